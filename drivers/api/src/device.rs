@@ -1,0 +1,92 @@
+//! Devices: reduce and copy on spans of memory.
+
+use unisono_core::{DType, Finish, ReduceOp, Source};
+
+/// Names one submitted piece of work; comes back in its completion.
+pub type Token = u32;
+
+/// What a device can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceCaps {
+    /// Most sources of one fold, at least 2.
+    pub sources_max: usize,
+    /// Most destinations of one fold, at least 1.
+    pub dests_max: usize,
+}
+
+/// One n-ary fold (see [`unisono_core::fold`] for the program it runs per element).
+///
+/// A destination either starts exactly where one of the sources starts (in place) or overlaps no
+/// source; destinations do not overlap each other. Every destination gets the same bytes.
+#[derive(Debug)]
+pub struct Fold<'a, M> {
+    /// Element type of the tensor.
+    pub dtype: DType,
+    /// `None` copies the single source (collectives that do not reduce).
+    pub op: Option<ReduceOp>,
+    /// Elements.
+    pub count: usize,
+    /// Sources in canonical order.
+    pub sources: &'a [Source<M>],
+    /// Where the result goes.
+    pub dests: &'a [M],
+    /// Partial or final result.
+    pub finish: Finish,
+}
+
+/// Moves `bytes` bytes; the two spans do not overlap.
+#[derive(Clone, Copy, Debug)]
+pub struct Copy<M> {
+    /// From here.
+    pub from: M,
+    /// To here.
+    pub to: M,
+    /// How many bytes.
+    pub bytes: usize,
+}
+
+/// One completion.
+#[derive(Clone, Copy, Debug)]
+pub struct Done<E> {
+    /// The token of the submission.
+    pub token: Token,
+    /// What became of it.
+    pub result: Result<(), E>,
+}
+
+/// A device that computes: CPU, GPU, NIC core.
+pub trait Device {
+    /// A reference to memory that this device can reach; cheap to copy, never dereferenced by the
+    /// engine.
+    type Mem: core::marker::Copy + core::fmt::Debug;
+    /// What can go wrong.
+    type Error: core::error::Error;
+
+    /// Fixed properties.
+    fn caps(&self) -> DeviceCaps;
+
+    /// Is there room for one more piece of work now?
+    fn has_room(&self) -> bool;
+
+    /// Starts a fold. Call only after [`Device::has_room`].
+    ///
+    /// # Safety
+    /// All spans must be valid for reads (sources) and writes (destinations) of the fold's size
+    /// until the completion, written by nobody else, and kept as [`Fold`] demands.
+    ///
+    /// # Errors
+    /// If the work can not be started; then no completion follows.
+    unsafe fn fold(&mut self, work: &Fold<'_, Self::Mem>, token: Token) -> Result<(), Self::Error>;
+
+    /// Starts a copy. Call only after [`Device::has_room`].
+    ///
+    /// # Safety
+    /// As for [`Device::fold`].
+    ///
+    /// # Errors
+    /// If the work can not be started; then no completion follows.
+    unsafe fn copy(&mut self, work: &Copy<Self::Mem>, token: Token) -> Result<(), Self::Error>;
+
+    /// The next completion, if any.
+    fn poll_done(&mut self) -> Option<Done<Self::Error>>;
+}

@@ -1,0 +1,13 @@
+//! The driver contract of unisono: what a [`Device`] and a link promise to the engine.
+//!
+//! Rules that every driver keeps (after Tock's TRD3):
+//!
+//! 1. never call back: completions are polled for;
+//! 2. a call that returned `Ok` gets exactly one completion, a call that returned `Err` none;
+//! 3. nothing blocks and nothing allocates on the data path;
+//! 4. control (set-up, memory registration) is apart from the data path.
+#![no_std]
+
+pub mod device;
+
+pub use device::{Copy, Device, DeviceCaps, Done, Fold, Token};

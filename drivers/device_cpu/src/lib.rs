@@ -1,0 +1,1 @@
+//! unisono-device-cpu.
