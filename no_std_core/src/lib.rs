@@ -19,8 +19,11 @@ pub mod dtype;
 pub mod fold;
 pub mod layout;
 pub mod route;
+pub mod time;
+pub mod wire;
 
 pub use dtype::{DType, ReduceOp, Scalar};
 pub use fold::{Finish, Form, Source};
 pub use layout::{Kind, Layout};
 pub use route::{Move, Rank, Route};
+pub use time::Instant;
