@@ -54,11 +54,17 @@ pub struct Done<E> {
     pub result: Result<(), E>,
 }
 
+/// A reference to memory: cheap to copy, never dereferenced by the engine.
+pub trait Memory: core::marker::Copy + core::fmt::Debug {
+    /// The place `bytes` bytes further on in the same buffer.
+    #[must_use]
+    fn offset(self, bytes: u64) -> Self;
+}
+
 /// A device that computes: CPU, GPU, NIC core.
 pub trait Device {
-    /// A reference to memory that this device can reach; cheap to copy, never dereferenced by the
-    /// engine.
-    type Mem: core::marker::Copy + core::fmt::Debug;
+    /// A reference to memory that this device can reach.
+    type Mem: Memory;
     /// What can go wrong.
     type Error: core::error::Error;
 

@@ -1,4 +1,4 @@
-//! The driver contract of unisono: what a [`Device`] and a link promise to the engine.
+//! The driver contract of unisono: what a [`Device`] and a [`Link`] promise to the engine.
 //!
 //! Rules that every driver keeps (after Tock's TRD3):
 //!
@@ -9,5 +9,7 @@
 #![no_std]
 
 pub mod device;
+pub mod link;
 
-pub use device::{Copy, Device, DeviceCaps, Done, Fold, Token};
+pub use device::{Copy, Device, DeviceCaps, Done, Fold, Memory, Token};
+pub use link::{Arrived, Incoming, Link, LinkCaps, LinkError, Outgoing};

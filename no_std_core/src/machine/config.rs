@@ -1,0 +1,242 @@
+//! What a machine has to know before it starts, and the checks on it.
+
+use crate::dtype::{DType, ReduceOp, Scalar};
+use crate::fold::Form;
+use crate::layout::{Kind, Layout};
+use crate::route::Rank;
+use crate::schedule::{MEMBERS_MAX, Schedule};
+use crate::time::Instant;
+use crate::wire::Fingerprint;
+
+/// A set of ranks: bit r is rank r.
+pub type RankSet = u128;
+
+/// One call of one collective, seen from one member.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Epoch of the group: frames of another epoch never change state.
+    pub epoch: u32,
+    /// Sequence number of the call; the same on every member.
+    pub op_id: u64,
+    /// This member.
+    pub rank: Rank,
+    /// Who does what for which chunk.
+    pub schedule: Schedule,
+    /// How the call is cut into chunks.
+    pub layout: Layout,
+    /// Element type.
+    pub dtype: DType,
+    /// Operator, for collectives that reduce.
+    pub op: Option<ReduceOp>,
+    /// This rank's `PreMulSum` weight.
+    pub weight: Scalar,
+    /// Most chunks in flight; at most the machine's `W`.
+    pub window: u16,
+    /// Chunks that a peer may send before it has heard of a limit; the same on every member.
+    pub eager: u64,
+    /// Scratch slots that each chunk in flight may use (accumulators and received contributions).
+    pub slots: u8,
+    /// Peers whose contributions arrive as bytes and so need a slot; the others' are read in place.
+    pub by_bytes: RankSet,
+    /// Peers that can write a result straight into this member's output.
+    pub puts: RankSet,
+    /// Input and output are the same buffer (each chunk at the same place).
+    pub in_place: bool,
+    /// Most sources of one fold on this member's device.
+    pub sources_max: u16,
+    /// Most destinations of one fold on this member's device.
+    pub dests_max: u16,
+    /// When to give the call up.
+    pub deadline: Option<Instant>,
+}
+
+/// A configuration that cannot run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub enum ConfigError {
+    /// The group is larger than the machine's storage, or empty.
+    #[error("a group of {members} members does not fit this build (1..={most})")]
+    Members {
+        /// Members asked for.
+        members: u16,
+        /// Most that fit.
+        most: u16,
+    },
+    /// The rank is not a member.
+    #[error("rank {rank} is not one of {members} members")]
+    Rank {
+        /// The rank.
+        rank: Rank,
+        /// Members of the group.
+        members: u16,
+    },
+    /// The root is not a rank with data.
+    #[error("root {root} is not one of {ranks} ranks")]
+    Root {
+        /// The root.
+        root: Rank,
+        /// Ranks with data.
+        ranks: u16,
+    },
+    /// The schedule has no routes for this collective.
+    #[error("schedule {schedule} cannot do {kind} over {ranks} ranks")]
+    Schedule {
+        /// Name of the schedule.
+        schedule: &'static str,
+        /// The collective.
+        kind: Kind,
+        /// Ranks with data.
+        ranks: u16,
+    },
+    /// The operator does not exist for the type, or is missing or superfluous.
+    #[error("operator {op:?} does not fit {kind} of {dtype}")]
+    Op {
+        /// The operator.
+        op: Option<ReduceOp>,
+        /// The collective.
+        kind: Kind,
+        /// The element type.
+        dtype: DType,
+    },
+    /// Window or chunk of 0, or a window larger than the machine's storage.
+    #[error("window of {window} chunks does not fit this build (1..={most})")]
+    Window {
+        /// Window asked for.
+        window: u16,
+        /// Most that fit.
+        most: u16,
+    },
+    /// Peers may send chunks before this member has room for them.
+    #[error("{eager} eager chunks need a window as large and peers whose memory can be read")]
+    Eager {
+        /// Eager chunks asked for.
+        eager: u64,
+    },
+    /// A chunk of 0 elements, or one whose bytes do not fit a frame.
+    #[error("a chunk of {chunk} elements is not possible")]
+    Chunk {
+        /// Elements asked for.
+        chunk: u64,
+    },
+    /// A route is longer than the machine's storage.
+    #[error("schedule {schedule} needs routes of more than {most} moves here")]
+    RouteTooLong {
+        /// Name of the schedule.
+        schedule: &'static str,
+        /// Most moves that fit.
+        most: usize,
+    },
+    /// Too few scratch slots a chunk.
+    #[error("{slots} scratch slots a chunk are too few, {least} are needed")]
+    Slots {
+        /// Slots given.
+        slots: u8,
+        /// Slots needed.
+        least: u8,
+    },
+    /// The device takes fewer than two sources or no destination.
+    #[error("the device cannot fold two sources into one destination")]
+    Device,
+    /// In place all-to-all would overwrite blocks that are still to be sent.
+    #[error("{kind} in place is not possible")]
+    InPlace {
+        /// The collective.
+        kind: Kind,
+    },
+}
+
+impl Config {
+    /// What all members have to agree on.
+    #[must_use]
+    pub fn fingerprint(&self) -> Fingerprint {
+        let mut plan = Fnv::new();
+        plan.word(self.schedule.fingerprint());
+        plan.word(self.layout.chunk);
+        plan.word(self.eager);
+        plan.word(u64::from(self.layout.ranks));
+        Fingerprint {
+            kind: self.layout.kind,
+            dtype: self.dtype,
+            op: self.op,
+            root: self.layout.root,
+            count: self.layout.count,
+            plan: plan.0,
+        }
+    }
+
+    /// Bytes that `elems` elements take in a form.
+    #[must_use]
+    pub const fn bytes(&self, elems: u64, form: Form) -> u64 {
+        let size = match form {
+            Form::Partial => self.dtype.acc().size(),
+            Form::Leaf | Form::Final => self.dtype.size(),
+        };
+        elems * size as u64
+    }
+
+    /// Bytes of one scratch slot: a full chunk in its widest form.
+    #[must_use]
+    pub const fn slot_bytes(&self) -> u64 {
+        let elems =
+            if self.layout.chunk < self.layout.count { self.layout.chunk } else { self.layout.count };
+        // Slots start on cache lines.
+        self.bytes(elems, Form::Partial).next_multiple_of(64)
+    }
+
+    pub(super) fn check(&self, window_max: usize, members_max: usize) -> Result<(), ConfigError> {
+        let Layout { kind, ranks, root, chunk, .. } = self.layout;
+        let members = self.schedule.members(ranks);
+        let most = members_max.min(MEMBERS_MAX) as u16;
+        if ranks == 0 || members > most {
+            return Err(ConfigError::Members { members, most });
+        }
+        if self.rank >= members {
+            return Err(ConfigError::Rank { rank: self.rank, members });
+        }
+        if root >= ranks {
+            return Err(ConfigError::Root { root, ranks });
+        }
+        if !self.schedule.supports(kind, ranks) {
+            return Err(ConfigError::Schedule { schedule: self.schedule.name(), kind, ranks });
+        }
+        let op_fits = match self.op {
+            Some(op) => kind.reduces() && op.supports(self.dtype),
+            None => !kind.reduces(),
+        };
+        if !op_fits {
+            return Err(ConfigError::Op { op: self.op, kind, dtype: self.dtype });
+        }
+        if self.window == 0 || usize::from(self.window) > window_max {
+            return Err(ConfigError::Window { window: self.window, most: window_max as u16 });
+        }
+        let bytes_to_fold = self.by_bytes != 0 && kind.reduces();
+        if self.eager > u64::from(self.window) || (self.eager > 0 && bytes_to_fold) {
+            return Err(ConfigError::Eager { eager: self.eager });
+        }
+        if chunk == 0 || self.slot_bytes() > u64::from(u32::MAX) {
+            return Err(ConfigError::Chunk { chunk });
+        }
+        if self.sources_max < 2 || self.dests_max == 0 {
+            return Err(ConfigError::Device);
+        }
+        if self.in_place && kind == Kind::AllToAll {
+            return Err(ConfigError::InPlace { kind });
+        }
+        Ok(())
+    }
+}
+
+/// FNV-1a over 64-bit words: a stable hash that every build computes alike.
+struct Fnv(u64);
+
+impl Fnv {
+    const fn new() -> Self {
+        Self(0xcbf2_9ce4_8422_2325)
+    }
+
+    fn word(&mut self, word: u64) {
+        for byte in word.to_le_bytes() {
+            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+    }
+}

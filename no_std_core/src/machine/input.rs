@@ -1,0 +1,340 @@
+//! What happens to a machine: frames, completions, time, the caller's word.
+
+use super::action::{Arrival, Payload, Place, Released, Status};
+use super::config::Config;
+use super::lane::{Job, Lane, Segment};
+use super::{Machine, unweighted};
+use crate::fold::Form;
+use crate::route::{Move, Rank};
+use crate::time::Instant;
+use crate::wire::{Abort, Body, Data, Header, Phase};
+
+/// Where a payload that comes as bytes has to go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// Not now: leave it in the link and ask again after the next completion.
+    Later,
+    /// Never: take it from the link and forget it.
+    Discard,
+}
+
+impl<M: Copy, const W: usize, const R: usize, const P: usize> Machine<M, W, R, P> {
+    /// Where the payload of a data frame has to be received, before [`Machine::handle_frame`].
+    ///
+    /// Ask once a frame: a contribution takes a scratch slot.
+    ///
+    /// # Errors
+    /// [`Refused`] if there is no place for it now, or the frame does not belong here at all.
+    pub fn placement(&mut self, header: &Header) -> Result<Place<M>, Refused> {
+        let Body::Data(data) = header.body else { return Err(Refused::Discard) };
+        if !self.accepts(header) {
+            return Err(Refused::Discard);
+        }
+        let Some((index, at)) = self.expecting(header.from, &data) else {
+            self.fail(Abort::Protocol { rank: header.from });
+            return Err(Refused::Discard);
+        };
+        let Some(cfg) = &self.cfg else { return Err(Refused::Discard) };
+        let lane = &mut self.lanes[at];
+        if matches!(lane.moves[index], Move::Store { .. }) {
+            let Some(out) = output_of(cfg, lane.chunk) else { return Err(Refused::Discard) };
+            // In place, the result would overwrite an input that is still being sent.
+            let free = !cfg.in_place || lane.input_unsent == 0;
+            return if free { Ok(Place::Output(out)) } else { Err(Refused::Later) };
+        }
+        match lane.take_slot(cfg.slots) {
+            Some(slot) => Ok(Place::Slot(lane.slot_base + u32::from(slot))),
+            None => Err(Refused::Later),
+        }
+    }
+
+    /// A frame of this call has come in; `payload` (data frames only) says where its bytes are.
+    /// `received` is the place that [`Machine::placement`] named, for [`Payload::Placed`].
+    ///
+    /// Returns whether the frame's memory stays in use: if not, give it back to the link at once.
+    pub fn handle_frame(
+        &mut self,
+        header: &Header,
+        payload: Option<Payload<M>>,
+        received: Option<Place<M>>,
+    ) -> bool {
+        if let Body::Abort(why) = header.body {
+            self.heard_abort(header, why);
+            return false;
+        }
+        if !self.accepts(header) {
+            return false;
+        }
+        let Some(cfg) = &self.cfg else { return false };
+        let from = header.from;
+        match header.body {
+            Body::Credit { limit } => self.credit(from, limit),
+            Body::Agree { round } => {
+                if self.agree.hear(round, from, cfg.rank, self.members) {
+                    self.settle();
+                } else {
+                    self.fail(Abort::Protocol { rank: from });
+                }
+            }
+            Body::Data(data) => return self.data(from, &data, payload, received),
+            Body::Abort(_) => {}
+        }
+        false
+    }
+
+    fn heard_abort(&mut self, header: &Header, why: Abort) {
+        let ours = self.cfg.as_ref().is_some_and(|c| {
+            header.epoch == c.epoch && header.op == c.op_id && header.from < self.members
+        });
+        if ours {
+            self.fail(why);
+            self.untold &= !(1 << header.from);
+            self.abort_settle();
+        }
+    }
+
+    /// Is this a frame that a running call may act on? Notices a call that does not match.
+    fn accepts(&mut self, header: &Header) -> bool {
+        let Some(cfg) = &self.cfg else { return false };
+        if self.status != Status::Running || header.from >= self.members {
+            return false;
+        }
+        if header.epoch != cfg.epoch || header.op != cfg.op_id {
+            return false;
+        }
+        if header.print != self.print {
+            let (a, b) = (cfg.rank, header.from);
+            let why = Abort::Mismatch { a, a_print: self.print, b, b_print: header.print };
+            self.fail(why);
+            return false;
+        }
+        true
+    }
+
+    /// The move and the lane that wait for a data frame.
+    fn expecting(&self, from: Rank, data: &Data) -> Option<(usize, usize)> {
+        let cfg = self.cfg.as_ref()?;
+        let at = self.lane_of(data.chunk)?;
+        let lane = &self.lanes[at];
+        let form_fits = match (data.phase, cfg.op) {
+            (Phase::Contribution, Some(_)) => data.form != Form::Final,
+            (Phase::Contribution, None) => false,
+            (Phase::Result, _) => data.form == Form::Final,
+        };
+        let bytes_fit = u64::from(data.bytes) == cfg.bytes(lane.elems, data.form);
+        if !form_fits || !bytes_fit {
+            return None;
+        }
+        lane.expecting(from, data.phase).map(|index| (index, at))
+    }
+
+    fn credit(&mut self, from: Rank, limit: u64) {
+        let most = self.chunks;
+        if let Some(peer) = self.peers.get_mut(usize::from(from)) {
+            peer.may_send = peer.may_send.max(limit.min(most));
+        }
+    }
+
+    fn data(
+        &mut self,
+        from: Rank,
+        data: &Data,
+        payload: Option<Payload<M>>,
+        received: Option<Place<M>>,
+    ) -> bool {
+        self.credit(from, data.limit);
+        let Some((index, at)) = self.expecting(from, data) else {
+            self.fail(Abort::Protocol { rank: from });
+            return false;
+        };
+        let Some(cfg) = &self.cfg else { return false };
+        let lane = &mut self.lanes[at];
+        let (place, window, handle) = match payload {
+            Some(Payload::At { mem, window, handle }) => (Place::Peer(mem), window, Some(handle)),
+            Some(Payload::Put) if data.phase == Phase::Result => {
+                (Place::Output(output_of(cfg, lane.chunk).unwrap_or(0)), None, None)
+            }
+            Some(Payload::Placed) if received.is_some() => {
+                (received.unwrap_or(Place::Output(0)), None, None)
+            }
+            _ => {
+                self.fail(Abort::Protocol { rank: from });
+                return false;
+            }
+        };
+        let (form, weight) = (data.form, data.weight);
+        lane.arrive(
+            index,
+            Arrival { from, form, weight, place, window, handle, put: false, spent: false },
+        );
+        if cfg.by_bytes != 0 {
+            self.grant();
+        }
+        handle.is_some()
+    }
+
+    /// A send's memory may be changed again.
+    pub fn handle_sent(&mut self, token: u32) {
+        let (at, from_input) = ((token >> 1) as usize, token & 1 != 0);
+        if let Some(lane) = self.lanes.get_mut(at) {
+            lane.unsent = lane.unsent.saturating_sub(1);
+            lane.input_unsent = lane.input_unsent.saturating_sub(u16::from(from_input));
+        }
+        self.settle();
+    }
+
+    /// The device has finished a lane's fold or copy. `release` is called for every frame whose
+    /// memory this member no longer needs.
+    pub fn handle_done(&mut self, lane: u16, mut release: impl FnMut(Released)) {
+        let Some(lane) = self.lanes.get_mut(usize::from(lane)) else { return };
+        let mut give_back = |from, handle| release(Released { from, handle });
+        match lane.job {
+            Job::None => return,
+            Job::Fold { whole, to, .. } => {
+                let last = lane.at_last_fold();
+                if whole && last {
+                    lane.mark_put(self.cfg.as_ref().map_or(0, |c| usize::from(c.dests_max) - 1));
+                }
+                lane.close_fold(&mut give_back);
+                lane.job = Job::None;
+                if whole {
+                    lane.folded(self.cfg.as_ref(), to, last);
+                }
+            }
+            Job::Store => {
+                let index = usize::from(lane.pc);
+                if let Some(a) = lane.arrival_mut(index)
+                    && let Some(handle) = a.handle.take()
+                {
+                    give_back(a.from, handle);
+                }
+                lane.job = Job::None;
+                lane.stored(self.cfg.as_ref());
+            }
+            Job::Unpark => {
+                lane.job = Job::None;
+                lane.parked = None;
+            }
+        }
+        if self.cfg.as_ref().is_some_and(|c| c.by_bytes != 0) {
+            self.grant();
+        }
+        self.settle();
+    }
+
+    /// A lane's job could not be started because a peer has taken its memory back; the peer's
+    /// abort is on its way.
+    pub fn handle_refused(&mut self, lane: u16) {
+        if let Some(lane) = self.lanes.get_mut(usize::from(lane)) {
+            if let Job::Fold { to: Place::Slot(slot), .. } = lane.job {
+                lane.free_slot((slot - lane.slot_base) as u8);
+            }
+            lane.job = Job::None;
+        }
+    }
+
+    /// The device failed.
+    pub fn handle_device_error(&mut self) {
+        let rank = self.cfg.as_ref().map_or(0, |c| c.rank);
+        self.fail(Abort::DeviceFailed { rank });
+    }
+
+    /// A peer is gone: nothing more comes from it and nothing can be told to it.
+    pub fn handle_peer_lost(&mut self, rank: Rank) {
+        self.fail(Abort::PeerLost { rank });
+        if rank < 128 {
+            self.untold &= !(1 << rank);
+        }
+        self.abort_settle();
+    }
+
+    /// More of the input is final: elements `0..upto`.
+    pub fn source_ready(&mut self, upto: u64) {
+        self.source = self.source.max(upto);
+    }
+
+    /// The caller gives the call up.
+    pub fn cancel(&mut self) {
+        let rank = self.cfg.as_ref().map_or(0, |c| c.rank);
+        self.fail(Abort::Cancelled { rank });
+    }
+
+    /// Nobody can be told any more (the grace after an abort is over).
+    pub fn stop_telling(&mut self) {
+        self.untold = 0;
+        self.abort_settle();
+    }
+
+    /// Time has passed.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        let Some(cfg) = &self.cfg else { return };
+        if self.status != Status::Running || cfg.deadline.is_none_or(|d| now < d) {
+            return;
+        }
+        let rank = cfg.rank;
+        let (waiting_for, chunk, phase) =
+            self.waiting_for().unwrap_or((rank, self.base, Phase::Contribution));
+        self.fail(Abort::Deadline { rank, waiting_for, chunk, phase });
+    }
+}
+
+/// Byte offset of a chunk in this member's output.
+pub(super) fn output_of(cfg: &Config, chunk: u64) -> Option<u64> {
+    cfg.layout.output(chunk, cfg.rank).map(|at| cfg.bytes(at, Form::Final))
+}
+
+impl<M: Copy, const R: usize> Lane<M, R> {
+    /// The whole fold is done: its result is the new value.
+    fn folded(&mut self, cfg: Option<&Config>, to: Place<M>, last: bool) {
+        if let Place::Slot(slot) = to {
+            self.slots |= 1 << (slot - self.slot_base);
+            let has_output = cfg.is_some_and(|c| output_of(c, self.chunk).is_some());
+            if last && has_output {
+                self.parked = Some((slot - self.slot_base) as u8);
+            }
+        }
+        let form = if last { Form::Final } else { Form::Partial };
+        self.value = Some((to, form));
+        self.finished |= last;
+        self.advance();
+    }
+
+    /// The result lies in the output: it is the new value.
+    pub(super) fn stored(&mut self, cfg: Option<&Config>) {
+        let at = cfg.and_then(|c| output_of(c, self.chunk)).unwrap_or(0);
+        self.value = Some((Place::Output(at), Form::Final));
+        self.finished = true;
+        self.advance();
+    }
+
+    /// Notes which windows the finishing fold has written (the same ones that were its targets).
+    fn mark_put(&mut self, most: usize) {
+        debug_assert_eq!(self.segment(), Segment::Fold { last: true });
+        let (pc, end) = (usize::from(self.pc), usize::from(self.end));
+        let mut put = 0;
+        for m in end..self.moves.len() {
+            let Move::Send { to } = self.moves[m] else { break };
+            let target = (pc..end).find(|&i| {
+                self.arrival(i)
+                    .is_some_and(|a| a.from == to && a.window.is_some() && a.handle.is_some())
+            });
+            if let Some(i) = target
+                && put < most
+                && let Some(a) = self.arrival_mut(i)
+            {
+                a.put = true;
+                put += 1;
+            }
+        }
+    }
+
+    /// Has the finished value already been written into this rank's window?
+    pub(super) fn was_put(&self, to: Rank) -> bool {
+        self.finished && self.inbox.iter().any(|a| a.from == to && a.put)
+    }
+}
+
+/// Weight that a data frame carries.
+pub(super) fn frame_weight(cfg: &Config, form: Form) -> crate::dtype::Scalar {
+    if form == Form::Leaf { cfg.weight } else { unweighted() }
+}

@@ -1,0 +1,232 @@
+//! One chunk in flight: its route, what has arrived for it and how far it has come.
+
+use super::action::{Arrival, Place};
+use crate::fold::Form;
+use crate::route::{Move, Rank};
+use crate::wire::Phase;
+use heapless::Vec;
+
+/// No arrival yet for a move.
+const NONE: u8 = u8::MAX;
+
+/// Accumulators of one fold whose sources do not all fit one pass: log2 of the group size.
+pub(super) const ACCS_MAX: usize = 8;
+
+/// The run of moves that a lane is working on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Segment {
+    /// Consecutive sends, in any order.
+    Sends,
+    /// Sources up to and including their `Fold`.
+    Fold {
+        /// Does it give the finished value?
+        last: bool,
+    },
+    /// One `Store`.
+    Store,
+    /// The route is at its end.
+    End,
+}
+
+/// A partial result of a fold: stands for the moves `lo..hi`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Acc {
+    pub lo: u16,
+    pub hi: u16,
+    pub slot: u8,
+    pub level: u8,
+}
+
+/// What the device is doing for a lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Job<M> {
+    /// Nothing.
+    None,
+    /// Folding the moves `lo..hi` into `to`; `level` of the result.
+    Fold { lo: u16, hi: u16, level: u8, whole: bool, to: Place<M> },
+    /// Storing a received result into the output.
+    Store,
+    /// Moving the parked result from its slot to the output.
+    Unpark,
+}
+
+#[derive(Debug)]
+pub(super) struct Lane<M, const R: usize> {
+    pub chunk: u64,
+    pub elems: u64,
+    pub moves: Vec<Move, R>,
+    at: [u8; R],
+    pub inbox: Vec<Arrival<M>, R>,
+    pub accs: Vec<Acc, ACCS_MAX>,
+    pub pc: u16,
+    pub end: u16,
+    /// Arrivals that the current segment still lacks.
+    pub waiting: u16,
+    /// Sends of the current segment that have been issued: bit i is move `pc + i`.
+    pub issued: u64,
+    /// The current value; `None` for a member that has not got one yet.
+    pub value: Option<(Place<M>, Form)>,
+    /// The value is the finished one.
+    pub finished: bool,
+    /// The finished value waits in this slot until the input may be overwritten.
+    pub parked: Option<u8>,
+    /// Sends that are not completed, and those of them that read the input.
+    pub unsent: u16,
+    pub input_unsent: u16,
+    pub job: Job<M>,
+    /// Number of this lane's first scratch slot.
+    pub slot_base: u32,
+    /// Scratch slots in use, bit k is slot k of this lane.
+    pub slots: u32,
+    /// Contributions by bytes that have been granted a slot, in the order of the moves.
+    pub granted: u16,
+}
+
+impl<M: Copy, const R: usize> Lane<M, R> {
+    pub const fn new() -> Self {
+        Self {
+            chunk: u64::MAX,
+            elems: 0,
+            moves: Vec::new(),
+            at: [NONE; R],
+            inbox: Vec::new(),
+            accs: Vec::new(),
+            pc: 0,
+            end: 0,
+            waiting: 0,
+            issued: 0,
+            value: None,
+            finished: false,
+            parked: None,
+            unsent: 0,
+            input_unsent: 0,
+            job: Job::None,
+            slot_base: 0,
+            slots: 0,
+            granted: 0,
+        }
+    }
+
+    /// Forgets everything but the route, which the caller has just written.
+    pub fn open(&mut self, chunk: u64, elems: u64, value: Option<(Place<M>, Form)>) {
+        self.chunk = chunk;
+        self.elems = elems;
+        self.at[..self.moves.len()].fill(NONE);
+        self.inbox.clear();
+        self.accs.clear();
+        self.pc = 0;
+        self.issued = 0;
+        self.value = value;
+        self.finished = false;
+        self.parked = None;
+        self.unsent = 0;
+        self.input_unsent = 0;
+        self.job = Job::None;
+        self.slots = 0;
+        self.granted = 0;
+        self.enter();
+    }
+
+    /// Nothing is left to do, to send or to wait for.
+    pub fn is_done(&self) -> bool {
+        usize::from(self.pc) == self.moves.len()
+            && self.unsent == 0
+            && self.job == Job::None
+            && self.parked.is_none()
+    }
+
+    pub fn segment(&self) -> Segment {
+        match self.moves.get(usize::from(self.pc)) {
+            None => Segment::End,
+            Some(Move::Send { .. }) => Segment::Sends,
+            Some(Move::Store { .. }) => Segment::Store,
+            Some(_) => {
+                let last = matches!(self.moves.get(usize::from(self.end) - 1),
+                    Some(Move::Fold { last }) if *last);
+                Segment::Fold { last }
+            }
+        }
+    }
+
+    /// Goes on with the moves behind the current segment.
+    pub fn advance(&mut self) {
+        self.pc = self.end;
+        self.enter();
+    }
+
+    fn enter(&mut self) {
+        let rest = &self.moves[usize::from(self.pc)..];
+        let len = match rest.first() {
+            None => 0,
+            // `issued` has 64 bits; a longer run of sends is worked on in pieces.
+            Some(Move::Send { .. }) => {
+                rest.iter().take(64).take_while(|m| matches!(m, Move::Send { .. })).count()
+            }
+            Some(Move::Store { .. }) => 1,
+            Some(_) => {
+                rest.iter().position(|m| matches!(m, Move::Fold { .. })).map_or(rest.len(), |i| i + 1)
+            }
+        };
+        self.end = self.pc + len as u16;
+        self.issued = 0;
+        self.accs.clear();
+        self.waiting = (usize::from(self.pc)..usize::from(self.end))
+            .filter(|&i| {
+                self.at[i] == NONE && matches!(self.moves[i], Move::Recv { .. } | Move::Store { .. })
+            })
+            .count() as u16;
+    }
+
+    /// The move that waits for a frame of this phase from this rank.
+    pub fn expecting(&self, from: Rank, phase: Phase) -> Option<usize> {
+        let want = |m: &Move| match (phase, m) {
+            (Phase::Contribution, Move::Recv { from: f, .. })
+            | (Phase::Result, Move::Store { from: f }) => *f == from,
+            _ => false,
+        };
+        let first = usize::from(self.pc);
+        (first..self.moves.len()).find(|&i| self.at[i] == NONE && want(&self.moves[i]))
+    }
+
+    /// Notes that the frame for move `index` is here.
+    pub fn arrive(&mut self, index: usize, arrival: Arrival<M>) {
+        let place = self.inbox.len() as u8;
+        if self.inbox.push(arrival).is_ok() {
+            self.at[index] = place;
+            if index < usize::from(self.end) {
+                self.waiting -= 1;
+            }
+        }
+    }
+
+    /// What has arrived for a move.
+    pub fn arrival(&self, index: usize) -> Option<&Arrival<M>> {
+        self.inbox.get(usize::from(self.at[index]))
+    }
+
+    pub fn arrival_mut(&mut self, index: usize) -> Option<&mut Arrival<M>> {
+        self.inbox.get_mut(usize::from(self.at[index]))
+    }
+
+    /// Whom the current segment waits for, and for what.
+    pub fn missing(&self) -> Option<(Rank, Phase)> {
+        (usize::from(self.pc)..usize::from(self.end)).find_map(|i| match self.moves[i] {
+            Move::Recv { from, .. } if self.at[i] == NONE => Some((from, Phase::Contribution)),
+            Move::Store { from } if self.at[i] == NONE => Some((from, Phase::Result)),
+            _ => None,
+        })
+    }
+
+    /// Takes a free scratch slot.
+    pub fn take_slot(&mut self, most: u8) -> Option<u8> {
+        let k = (!self.slots).trailing_zeros() as u8;
+        (k < most).then(|| {
+            self.slots |= 1 << k;
+            k
+        })
+    }
+
+    pub fn free_slot(&mut self, k: u8) {
+        self.slots &= !(1 << k);
+    }
+}

@@ -1,0 +1,442 @@
+//! The machine: runs one call of a collective on one member, a window of chunks at a time.
+//!
+//! It is sans-IO. Methods are named by kind:
+//!
+//! * `handle_*` tells it what has happened;
+//! * `poll_action` asks what to do next; ask until it says `None` after every `handle_*`;
+//! * everything else that takes `&self` is a getter.
+//!
+//! # Why it cannot deadlock
+//!
+//! Let g be the lowest chunk that is unfinished on any member. A member finishes chunks in any
+//! order but its window starts at its own lowest unfinished chunk, which is at least g; a member on
+//! which g is unfinished therefore has g at the very start of its window: it has a lane for g and
+//! has told every peer a limit above g. So no frame of chunk g waits for a limit. Scratch slots
+//! belong to lanes, so no other chunk can take those of g; within the lane contributions are
+//! granted in canonical order and partial folds give their slots back (`Config::check_slots` keeps
+//! one accumulator a level free). What remains is the order of the moves, and a schedule's routes
+//! for one chunk are free of cycles (tested exhaustively). Hence some move of chunk g can always be
+//! made, g gets finished, and by induction every chunk does. Calls do not wait for each other:
+//! each has its own machine and its own channel on every link.
+
+mod action;
+mod agree;
+mod config;
+mod folding;
+mod input;
+mod lane;
+mod poll;
+
+pub use action::{Action, Payload, Place, Released, Status};
+pub use config::{Config, ConfigError, RankSet};
+pub use input::Refused;
+pub use poll::Room;
+
+use crate::dtype::{DType, Scalar};
+use crate::fold::{Finish, Form, Source};
+use crate::layout::Kind;
+use crate::route::{Move, Rank, Route};
+use crate::time::Instant;
+use crate::wire::{Abort, Fingerprint, Phase};
+use agree::Agree;
+use heapless::{Vec, vec::VecView};
+use lane::{ACCS_MAX, Job, Lane};
+
+/// Flow control between this member and one peer: chunks below the limit may be sent.
+#[derive(Clone, Copy, Debug, Default)]
+struct Peer {
+    /// What the peer has granted this member.
+    may_send: u64,
+    /// What this member grants the peer, and what of it the peer has been told.
+    granted: u64,
+    told: u64,
+}
+
+/// The state machine of one call.
+///
+/// * `M`: the driver's memory reference, opaque here.
+/// * `W`: most chunks in flight.
+/// * `R`: most moves of a route, at most 255; a direct schedule over n ranks has 2n.
+/// * `P`: most members of the group.
+#[derive(Debug)]
+pub struct Machine<M, const W: usize, const R: usize, const P: usize> {
+    cfg: Option<Config>,
+    print: Fingerprint,
+    status: Status,
+    members: u16,
+    chunks: u64,
+    /// Lowest unfinished chunk; chunks below `opened` have had a lane.
+    base: u64,
+    opened: u64,
+    /// Elements of the input that hold their final content.
+    source: u64,
+    lanes: [Lane<M, R>; W],
+    peers: Vec<Peer, P>,
+    agree: Agree,
+    /// Peers that still have to be told of an abort.
+    untold: RankSet,
+    /// Peers that send to this member, as far as lanes have been opened.
+    expects: RankSet,
+    /// Peers may have to be told their limit.
+    stale_limits: bool,
+}
+
+/// The job behind [`Action::Fold`].
+#[derive(Clone, Copy, Debug)]
+pub struct FoldJob {
+    /// Elements.
+    pub elems: u64,
+    /// Partial or final.
+    pub finish: Finish,
+}
+
+impl<M: Copy, const W: usize, const R: usize, const P: usize> Default for Machine<M, W, R, P> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<M: Copy, const W: usize, const R: usize, const P: usize> Machine<M, W, R, P> {
+    /// A machine without a call.
+    #[must_use]
+    pub const fn new() -> Self {
+        const { assert!(R <= 255 && R >= 4 && W >= 1 && P >= 1) };
+        Self {
+            cfg: None,
+            print: NO_CALL,
+            status: Status::Idle,
+            members: 0,
+            chunks: 0,
+            base: 0,
+            opened: 0,
+            source: 0,
+            lanes: [const { Lane::new() }; W],
+            peers: Vec::new(),
+            agree: Agree::none(),
+            untold: 0,
+            expects: 0,
+            stale_limits: false,
+        }
+    }
+
+    /// Begins a call. `source_ready` elements of the input are ready now (`u64::MAX`: all).
+    ///
+    /// # Errors
+    /// A configuration that cannot run; the machine is then idle and nothing has been sent.
+    pub fn start(&mut self, cfg: Config, source_ready: u64) -> Result<(), ConfigError> {
+        self.status = Status::Idle;
+        cfg.check(W, P)?;
+        self.members = cfg.schedule.members(cfg.layout.ranks);
+        self.print = cfg.fingerprint();
+        self.chunks = cfg.layout.chunks();
+        self.base = 0;
+        self.opened = 0;
+        self.source = source_ready;
+        self.untold = 0;
+        self.expects = 0;
+        self.stale_limits = false;
+        let meets = !matches!(cfg.layout.kind, Kind::Broadcast | Kind::Reduce | Kind::Barrier);
+        self.agree = Agree::new(!meets || self.chunks == 0, self.members);
+        self.peers.clear();
+        let limit = cfg.eager.min(self.chunks);
+        for _ in 0..self.members {
+            // `check` has compared the number of members with P.
+            let _ = self.peers.push(Peer { may_send: limit, granted: limit, told: limit });
+        }
+        check_slots(&cfg)?;
+        let schedule = cfg.schedule.name();
+        self.cfg = Some(cfg);
+        if !self.open_lanes() {
+            self.cfg = None;
+            return Err(ConfigError::RouteTooLong { schedule, most: R });
+        }
+        self.status = Status::Running;
+        self.grant();
+        self.settle();
+        Ok(())
+    }
+
+    /// What has become of the call.
+    #[must_use]
+    pub const fn status(&self) -> Status {
+        self.status
+    }
+
+    /// The call's sequence number.
+    #[must_use]
+    pub fn op_id(&self) -> Option<u64> {
+        self.cfg.as_ref().map(|c| c.op_id)
+    }
+
+    /// What every frame of the call carries.
+    #[must_use]
+    pub const fn fingerprint(&self) -> Fingerprint {
+        self.print
+    }
+
+    /// Members of the group, aggregators included.
+    #[must_use]
+    pub const fn members(&self) -> u16 {
+        self.members
+    }
+
+    /// The call's configuration.
+    #[must_use]
+    pub const fn config(&self) -> Option<&Config> {
+        self.cfg.as_ref()
+    }
+
+    /// Elements from the start of the output that are final (whole-tensor collectives; others
+    /// report everything at the end).
+    #[must_use]
+    pub fn progress(&self) -> u64 {
+        let Some(cfg) = &self.cfg else { return 0 };
+        if self.base >= self.chunks {
+            return cfg.layout.output_len(cfg.rank);
+        }
+        match cfg.layout.kind {
+            Kind::AllReduce | Kind::Broadcast => self.base * cfg.layout.chunk,
+            _ => 0,
+        }
+    }
+
+    /// When [`Machine::handle_timeout`] has to be called.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.cfg.as_ref().and_then(|c| c.deadline)
+    }
+
+    /// Writes sources (canonical order) and destinations of a lane's fold.
+    ///
+    /// `None` if the lane has no fold under way or the storage is too short.
+    pub fn fold_job(
+        &self,
+        lane: u16,
+        sources: &mut VecView<Source<Place<M>>>,
+        dests: &mut VecView<Place<M>>,
+    ) -> Option<FoldJob> {
+        let cfg = self.cfg.as_ref()?;
+        let lane = self.lanes.get(usize::from(lane))?;
+        let Job::Fold { whole, to, .. } = lane.job else { return None };
+        sources.clear();
+        dests.clear();
+        let mut fits = true;
+        lane.sources(cfg, |s| fits &= sources.push(s).is_ok());
+        fits &= dests.push(to).is_ok();
+        let last = whole && lane.at_last_fold();
+        if last {
+            for window in self.windows(lane) {
+                fits &= dests.push(Place::Peer(window)).is_ok();
+            }
+        }
+        let ranks = u32::from(cfg.layout.ranks);
+        let finish = if last { Finish::Final { ranks } } else { Finish::Partial };
+        fits.then_some(FoldJob { elems: lane.elems, finish })
+    }
+
+    /// The frames whose memory a lane's job reads or writes: to be locked while it runs.
+    pub fn holds(&self, lane: u16) -> impl Iterator<Item = Released> {
+        let lane = self.lanes.get(usize::from(lane));
+        lane.into_iter().flat_map(|lane| {
+            let (lo, hi) = match lane.job {
+                Job::Fold { whole: true, .. } => (lane.pc, lane.end),
+                Job::Fold { lo, hi, .. } => (lo, hi),
+                Job::Store => (lane.pc, lane.end),
+                Job::None | Job::Unpark => (0, 0),
+            };
+            (lo..hi).filter_map(move |i| {
+                let a = lane.arrival(usize::from(i))?;
+                Some(Released { from: a.from, handle: a.handle? })
+            })
+        })
+    }
+
+    /// Peers' windows that the finishing fold writes along with the own output.
+    fn windows<'a>(&'a self, lane: &'a Lane<M, R>) -> impl Iterator<Item = M> + 'a {
+        let most = self.cfg.as_ref().map_or(0, |c| usize::from(c.dests_max) - 1);
+        let end = usize::from(lane.end);
+        let sends = lane.moves[end..].iter().take_while(|m| matches!(m, Move::Send { .. }));
+        sends
+            .filter_map(move |m| {
+                let Move::Send { to } = *m else { return None };
+                (usize::from(lane.pc)..end).find_map(|i| {
+                    lane.arrival(i).filter(|a| a.from == to && a.handle.is_some())?.window
+                })
+            })
+            .take(most)
+    }
+
+    /// Opens lanes for every chunk that has come into the window; false if a route does not fit.
+    fn open_lanes(&mut self) -> bool {
+        let Some(cfg) = &self.cfg else { return true };
+        let window = u64::from(cfg.window);
+        while self.opened < self.chunks && self.opened < self.base + window {
+            let chunk = self.opened;
+            let index = (chunk % window) as u32;
+            let lane = &mut self.lanes[index as usize];
+            let mut route = Route::new(&mut lane.moves);
+            cfg.schedule.route(&cfg.layout, chunk, cfg.rank, &mut route);
+            if route.overflowed() {
+                return false;
+            }
+            for m in &lane.moves {
+                if let Move::Recv { from, .. } | Move::Store { from } = m {
+                    self.expects |= 1 << from;
+                }
+            }
+            lane.slot_base = index * u32::from(cfg.slots);
+            let form = if cfg.op.is_some() { Form::Leaf } else { Form::Final };
+            let input = cfg.layout.input(chunk, cfg.rank);
+            let value = input.map(|at| (Place::Input(cfg.bytes(at, Form::Leaf)), form));
+            lane.open(chunk, cfg.layout.len(chunk), value);
+            self.opened += 1;
+        }
+        true
+    }
+
+    fn lane_of(&self, chunk: u64) -> Option<usize> {
+        let window = u64::from(self.cfg.as_ref()?.window);
+        (chunk >= self.base && chunk < self.opened).then_some((chunk % window) as usize)
+    }
+
+    /// Raises what the peers may send, as far as lanes and slots allow.
+    fn grant(&mut self) {
+        let Some(cfg) = &self.cfg else { return };
+        let window = u64::from(cfg.window);
+        if cfg.by_bytes != 0 {
+            for chunk in self.base..self.opened {
+                let lane = &mut self.lanes[(chunk % window) as usize];
+                lane.granted = lane.grantable(cfg);
+            }
+        }
+        for (p, peer) in self.peers.iter_mut().enumerate() {
+            if cfg.by_bytes >> p & 1 == 0 {
+                peer.granted = peer.granted.max(self.opened);
+                continue;
+            }
+            peer.granted = peer.granted.max(self.base);
+            while peer.granted < self.opened
+                && self.lanes[(peer.granted % window) as usize].admits(p as Rank, cfg)
+            {
+                peer.granted += 1;
+            }
+        }
+        self.stale_limits = true;
+    }
+
+    /// Retires finished lanes, moves the window on and notices the end of the call.
+    fn settle(&mut self) {
+        if self.status != Status::Running {
+            return;
+        }
+        let before = self.base;
+        while self.lane_of(self.base).is_some_and(|i| self.lanes[i].is_done()) {
+            self.base += 1;
+            // Every route of the call is at most as long as those that `start` has opened or the
+            // schedule is broken; then the call fails instead of the program.
+            if !self.open_lanes() {
+                let rank = self.cfg.as_ref().map_or(0, |c| c.rank);
+                return self.fail(Abort::Protocol { rank });
+            }
+        }
+        if self.base != before {
+            self.grant();
+        }
+        if self.base >= self.chunks && self.agree.done() {
+            self.status = Status::Done;
+        }
+    }
+
+    /// Gives the call up: all peers will be told.
+    fn fail(&mut self, why: Abort) {
+        if self.status == Status::Running {
+            let rank = self.cfg.as_ref().map_or(0, |c| c.rank);
+            let all = RankSet::MAX >> (RankSet::BITS - u32::from(self.members.max(1)));
+            self.untold = all & !(1 << rank);
+            self.status = Status::Failing(why);
+            self.abort_settle();
+        }
+    }
+
+    fn abort_settle(&mut self) {
+        if let (Status::Failing(why), 0) = (self.status, self.untold) {
+            self.status = Status::Failed(why);
+        }
+    }
+
+    /// What the call waits for: rank, chunk and phase, for error messages.
+    #[must_use]
+    pub fn waiting_for(&self) -> Option<(Rank, u64, Phase)> {
+        let cfg = self.cfg.as_ref()?;
+        for chunk in self.base..self.opened {
+            let lane = &self.lanes[self.lane_of(chunk)?];
+            if let Some((from, phase)) = lane.missing() {
+                return Some((from, chunk, phase));
+            }
+        }
+        let rank = self.agree.waiting_for(cfg.rank, self.members)?;
+        Some((rank, 0, Phase::Contribution))
+    }
+}
+
+impl<M: Copy, const R: usize> Lane<M, R> {
+    fn by_bytes<'a>(&'a self, cfg: &'a Config) -> impl Iterator<Item = Rank> + 'a {
+        self.moves.iter().filter_map(|m| match m {
+            Move::Recv { from, .. } if cfg.by_bytes >> from & 1 != 0 => Some(*from),
+            _ => None,
+        })
+    }
+
+    /// How many contributions by bytes (of the whole route, in order) may be under way now.
+    fn grantable(&self, cfg: &Config) -> u16 {
+        let wanted = self.by_bytes(cfg).count() as u16;
+        let held = self.slots.count_ones() as u16;
+        let coming = self.granted - self.taken(cfg);
+        let free = (u16::from(cfg.slots) - held).saturating_sub(coming + reserve(cfg));
+        wanted.min(self.granted + free)
+    }
+
+    /// Contributions by bytes that have come.
+    fn taken(&self, cfg: &Config) -> u16 {
+        (0..self.moves.len())
+            .filter(|&i| {
+                matches!(self.moves[i], Move::Recv { from, .. } if cfg.by_bytes >> from & 1 != 0)
+                    && (i < usize::from(self.pc) || self.arrival(i).is_some())
+            })
+            .count() as u16
+    }
+
+    /// Has every contribution of `from` to this chunk been granted its slot?
+    fn admits(&self, from: Rank, cfg: &Config) -> bool {
+        self.by_bytes(cfg).skip(usize::from(self.granted)).all(|f| f != from)
+    }
+}
+
+/// Slots of a lane that contributions may not take: the results of two folds and, where a fold may
+/// need several passes, one accumulator a level.
+fn reserve(cfg: &Config) -> u16 {
+    let entries = u32::from(cfg.schedule.fan_in(cfg.layout.ranks)) + 1;
+    let one_pass = entries <= u32::from(cfg.sources_max)
+        && (cfg.by_bytes == 0 || u32::from(cfg.slots) >= entries + 1);
+    let accs = if one_pass { 0 } else { entries.next_power_of_two().trailing_zeros() };
+    2 + (accs as u16).min(ACCS_MAX as u16)
+}
+
+/// Slots that a lane needs at least: see the proof at the head of this module.
+pub(crate) fn check_slots(cfg: &Config) -> Result<(), ConfigError> {
+    let contributions = if cfg.by_bytes != 0 && cfg.op.is_some() { 2 } else { 0 };
+    let least = if cfg.layout.ranks == 1 { 1 } else { reserve(cfg) as u8 + contributions };
+    if cfg.slots < least || cfg.slots > 31 {
+        return Err(ConfigError::Slots { slots: cfg.slots, least });
+    }
+    Ok(())
+}
+
+/// What a machine without a call carries.
+const NO_CALL: Fingerprint =
+    Fingerprint { kind: Kind::Barrier, dtype: DType::U8, op: None, root: 0, count: 0, plan: 0 };
+
+/// Neutral weight for values that are no leaf.
+const fn unweighted() -> Scalar {
+    Scalar(0)
+}
