@@ -19,8 +19,10 @@ pub mod dtype;
 pub mod fold;
 pub mod layout;
 pub mod route;
+pub mod schedule;
 
 pub use dtype::{DType, ReduceOp, Scalar};
 pub use fold::{Finish, Form, Source};
 pub use layout::{Kind, Layout};
 pub use route::{Move, Rank, Route};
+pub use schedule::{Order, Schedule};
