@@ -18,7 +18,9 @@ extern crate std;
 pub mod dtype;
 pub mod fold;
 pub mod layout;
+pub mod machine;
 pub mod route;
+pub mod schedule;
 pub mod time;
 pub mod wire;
 
@@ -26,4 +28,5 @@ pub use dtype::{DType, ReduceOp, Scalar};
 pub use fold::{Finish, Form, Source};
 pub use layout::{Kind, Layout};
 pub use route::{Move, Rank, Route};
+pub use schedule::{Order, Schedule};
 pub use time::Instant;

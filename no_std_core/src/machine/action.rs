@@ -2,7 +2,7 @@
 
 use crate::fold::Form;
 use crate::route::Rank;
-use crate::wire::{Body, Data};
+use crate::wire::frame::{Body, Data};
 
 /// Where bytes are, as far as the core knows. `M` is the driver's own memory reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,9 +95,9 @@ pub enum Status {
     /// Under way.
     Running,
     /// Given up; peers are still being told.
-    Failing(crate::wire::Abort),
+    Failing(crate::wire::frame::Abort),
     /// Given up, everybody has been told.
-    Failed(crate::wire::Abort),
+    Failed(crate::wire::frame::Abort),
     /// All results are in place.
     Done,
 }

@@ -6,7 +6,7 @@ use crate::layout::{Kind, Layout};
 use crate::route::Rank;
 use crate::schedule::{MEMBERS_MAX, Schedule};
 use crate::time::Instant;
-use crate::wire::Fingerprint;
+use crate::wire::frame::Fingerprint;
 
 /// A set of ranks: bit r is rank r.
 pub type RankSet = u128;
@@ -177,8 +177,11 @@ impl Config {
     /// Bytes of one scratch slot: a full chunk in its widest form.
     #[must_use]
     pub const fn slot_bytes(&self) -> u64 {
-        let elems =
-            if self.layout.chunk < self.layout.count { self.layout.chunk } else { self.layout.count };
+        let elems = if self.layout.chunk < self.layout.count {
+            self.layout.chunk
+        } else {
+            self.layout.count
+        };
         // Slots start on cache lines.
         self.bytes(elems, Form::Partial).next_multiple_of(64)
     }

@@ -7,7 +7,7 @@ use super::{Machine, unweighted};
 use crate::fold::Form;
 use crate::route::{Move, Rank};
 use crate::time::Instant;
-use crate::wire::{Abort, Body, Data, Header, Phase};
+use crate::wire::frame::{Abort, Body, Data, Header, Phase};
 
 /// Where a payload that comes as bytes has to go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use super::action::{Arrival, Place};
 use crate::fold::Form;
 use crate::route::{Move, Rank};
-use crate::wire::Phase;
+use crate::wire::frame::Phase;
 use heapless::Vec;
 
 /// No arrival yet for a move.
@@ -48,6 +48,12 @@ pub(super) enum Job<M> {
     Store,
     /// Moving the parked result from its slot to the output.
     Unpark,
+}
+
+impl<M> Job<M> {
+    pub const fn is_none(&self) -> bool {
+        matches!(self, Self::None)
+    }
 }
 
 #[derive(Debug)]
@@ -131,7 +137,7 @@ impl<M: Copy, const R: usize> Lane<M, R> {
     pub fn is_done(&self) -> bool {
         usize::from(self.pc) == self.moves.len()
             && self.unsent == 0
-            && self.job == Job::None
+            && self.job.is_none()
             && self.parked.is_none()
     }
 
@@ -163,29 +169,31 @@ impl<M: Copy, const R: usize> Lane<M, R> {
                 rest.iter().take(64).take_while(|m| matches!(m, Move::Send { .. })).count()
             }
             Some(Move::Store { .. }) => 1,
-            Some(_) => {
-                rest.iter().position(|m| matches!(m, Move::Fold { .. })).map_or(rest.len(), |i| i + 1)
-            }
+            Some(_) => rest
+                .iter()
+                .position(|m| matches!(m, Move::Fold { .. }))
+                .map_or(rest.len(), |i| i + 1),
         };
         self.end = self.pc + len as u16;
         self.issued = 0;
         self.accs.clear();
         self.waiting = (usize::from(self.pc)..usize::from(self.end))
             .filter(|&i| {
-                self.at[i] == NONE && matches!(self.moves[i], Move::Recv { .. } | Move::Store { .. })
+                self.at[i] == NONE
+                    && matches!(self.moves[i], Move::Recv { .. } | Move::Store { .. })
             })
             .count() as u16;
     }
 
     /// The move that waits for a frame of this phase from this rank.
     pub fn expecting(&self, from: Rank, phase: Phase) -> Option<usize> {
-        let want = |m: &Move| match (phase, m) {
+        let want = |m: Move| match (phase, m) {
             (Phase::Contribution, Move::Recv { from: f, .. })
-            | (Phase::Result, Move::Store { from: f }) => *f == from,
+            | (Phase::Result, Move::Store { from: f }) => f == from,
             _ => false,
         };
         let first = usize::from(self.pc);
-        (first..self.moves.len()).find(|&i| self.at[i] == NONE && want(&self.moves[i]))
+        (first..self.moves.len()).find(|&i| self.at[i] == NONE && want(self.moves[i]))
     }
 
     /// Notes that the frame for move `index` is here.

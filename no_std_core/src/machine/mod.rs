@@ -37,7 +37,7 @@ use crate::fold::{Finish, Form, Source};
 use crate::layout::Kind;
 use crate::route::{Move, Rank, Route};
 use crate::time::Instant;
-use crate::wire::{Abort, Fingerprint, Phase};
+use crate::wire::frame::{Abort, Fingerprint, Phase};
 use agree::Agree;
 use heapless::{Vec, vec::VecView};
 use lane::{ACCS_MAX, Job, Lane};
@@ -415,7 +415,7 @@ impl<M: Copy, const R: usize> Lane<M, R> {
 /// Slots of a lane that contributions may not take: the results of two folds and, where a fold may
 /// need several passes, one accumulator a level.
 fn reserve(cfg: &Config) -> u16 {
-    let entries = u32::from(cfg.schedule.fan_in(cfg.layout.ranks)) + 1;
+    let entries = u32::from(cfg.schedule.fan_in(cfg.layout.kind, cfg.layout.ranks)) + 1;
     let one_pass = entries <= u32::from(cfg.sources_max)
         && (cfg.by_bytes == 0 || u32::from(cfg.slots) >= entries + 1);
     let accs = if one_pass { 0 } else { entries.next_power_of_two().trailing_zeros() };

@@ -7,7 +7,7 @@ use super::lane::{Job, Lane, Segment};
 use super::{Machine, Peer};
 use crate::fold::Form;
 use crate::route::{Move, Rank};
-use crate::wire::{Body, Data, Phase};
+use crate::wire::frame::{Body, Data, Phase};
 
 /// What the caller can take now, asked for before an action is made up.
 pub trait Room {
@@ -103,7 +103,7 @@ impl<M: Copy, const R: usize> Lane<M, R> {
         room: &mut impl Room,
     ) -> Option<Action<M>> {
         loop {
-            if self.job != Job::None {
+            if !self.job.is_none() {
                 return None;
             }
             if let Some(slot) = self.parked
@@ -152,8 +152,8 @@ impl<M: Copy, const R: usize> Lane<M, R> {
 
     /// A plain copy of the own value onto itself: nothing to do in place.
     fn is_in_output(&self, cfg: &Config, last: bool) -> bool {
-        let alone = self.end - self.pc == 2
-            && matches!(self.moves[usize::from(self.pc)], Move::Own { .. });
+        let alone =
+            self.end - self.pc == 2 && matches!(self.moves[usize::from(self.pc)], Move::Own { .. });
         last && alone && cfg.op.is_none() && cfg.in_place
     }
 
@@ -221,8 +221,8 @@ impl<M: Copy, const R: usize> Lane<M, R> {
     ) -> Option<Action<M>> {
         let short = cfg.by_bytes != 0 && self.grantable(cfg) == self.granted;
         let group = self.group(cfg.sources_max, short)?;
-        let owns = (group.lo..group.hi)
-            .any(|i| matches!(self.moves[usize::from(i)], Move::Own { .. }));
+        let owns =
+            (group.lo..group.hi).any(|i| matches!(self.moves[usize::from(i)], Move::Own { .. }));
         if (owns && !self.is_ready(cfg, source)) || !room.device() {
             return None;
         }
