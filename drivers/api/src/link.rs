@@ -4,7 +4,7 @@
 //! arrive in order; frames of different channels never wait for each other, so a call that a
 //! member has not begun yet cannot hold up the ones it has.
 
-use unisono_core::wire::Header;
+use unisono_core::wire::frame::Header;
 
 /// What a link can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -338,3 +338,16 @@ impl<M: Copy, const R: usize> Lane<M, R> {
 pub(super) fn frame_weight(cfg: &Config, form: Form) -> crate::dtype::Scalar {
     if form == Form::Leaf { cfg.weight } else { unweighted() }
 }
+
+impl<M: Copy, const W: usize, const R: usize, const P: usize> Machine<M, W, R, P> {
+    /// Calls `release` for every frame that a failed call still holds.
+    pub fn abandon(&mut self, mut release: impl FnMut(Released)) {
+        for lane in &mut self.lanes[..] {
+            for a in &mut lane.inbox {
+                if let Some(handle) = a.handle.take() {
+                    release(Released { from: a.from, handle });
+                }
+            }
+        }
+    }
+}

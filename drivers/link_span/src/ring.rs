@@ -1,0 +1,131 @@
+//! One direction of one channel: a ring of frames, one writer, one reader.
+
+use crate::sync::{AtomicBool, AtomicU32, Ordering, UnsafeCell};
+use unisono_core::wire::frame::Header;
+
+/// Bytes of payload that ride in a frame.
+pub const INLINE: usize = 64;
+
+/// States of a frame. `FREE -> SENT` by the writer, `SENT <-> BUSY` and `-> FREE` by the reader,
+/// `SENT -> REVOKED` by the writer.
+const FREE: u32 = 0;
+const SENT: u32 = 1;
+const BUSY: u32 = 2;
+const REVOKED: u32 = 3;
+
+/// What a frame carries beside its header.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Cargo<M> {
+    None,
+    Put,
+    /// The bytes are in the frame.
+    Inline {
+        window: Option<M>,
+    },
+    /// The bytes are at `mem`.
+    At {
+        mem: M,
+        window: Option<M>,
+    },
+}
+
+/// Frames of neighbouring places must not share a line (nor a pair that is fetched together).
+#[repr(align(128))]
+struct Frame<M> {
+    state: AtomicU32,
+    content: UnsafeCell<Option<(Header, Cargo<M>)>>,
+    inline: UnsafeCell<[u8; INLINE]>,
+}
+
+pub(crate) struct Ring<M> {
+    frames: Box<[Frame<M>]>,
+    closed: AtomicBool,
+}
+
+// SAFETY: `content` and `inline` are written by the one writer while the frame is FREE and read by
+// the one reader while it is not; `state` (release/acquire) orders the two.
+unsafe impl<M: Send> Sync for Ring<M> {}
+// SAFETY: as above; nothing in it belongs to a thread.
+unsafe impl<M: Send> Send for Ring<M> {}
+
+impl<M: Copy> Ring<M> {
+    pub fn new(depth: usize) -> Self {
+        let frame = || Frame {
+            state: AtomicU32::new(FREE),
+            content: UnsafeCell::new(None),
+            inline: UnsafeCell::new([0; INLINE]),
+        };
+        Self { frames: (0..depth).map(|_| frame()).collect(), closed: AtomicBool::new(false) }
+    }
+
+    pub fn depth(&self) -> usize {
+        self.frames.len()
+    }
+
+    /// Writer: may this frame be filled?
+    pub fn is_free(&self, at: usize) -> bool {
+        self.frames[at].state.load(Ordering::Acquire) == FREE
+    }
+
+    /// Writer: fills a free frame; `inline` are the bytes that ride in it.
+    pub fn publish(&self, at: usize, header: &Header, cargo: Cargo<M>, inline: &[u8]) {
+        let frame = &self.frames[at];
+        debug_assert_eq!(frame.state.load(Ordering::Relaxed), FREE);
+        // SAFETY: the frame is FREE, so the reader does not look at it, and there is one writer.
+        frame.content.with_mut(|c| unsafe { *c = Some((*header, cargo)) });
+        if !inline.is_empty() {
+            // SAFETY: as above.
+            frame.inline.with_mut(|b| unsafe { (&mut *b)[..inline.len()].copy_from_slice(inline) });
+        }
+        frame.state.store(SENT, Ordering::Release);
+    }
+
+    /// Reader: the frame, if it has been sent.
+    pub fn peek(&self, at: usize) -> Option<(Header, Cargo<M>)> {
+        let frame = &self.frames[at];
+        if frame.state.load(Ordering::Acquire) == FREE {
+            return None;
+        }
+        // SAFETY: the frame is not FREE, so the writer leaves it alone until the reader frees it.
+        frame.content.with(|c| unsafe { *c })
+    }
+
+    /// Reader: where a frame's inline bytes are, valid until [`Ring::free`].
+    pub fn inline(&self, at: usize) -> *mut u8 {
+        self.frames[at].inline.with_mut(<*mut [u8; INLINE]>::cast)
+    }
+
+    /// Reader: locks the frame's memory; false if the writer has taken it back.
+    pub fn enter(&self, at: usize) -> bool {
+        let state = &self.frames[at].state;
+        state.compare_exchange(SENT, BUSY, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    /// Reader: unlocks it.
+    pub fn exit(&self, at: usize) {
+        self.frames[at].state.store(SENT, Ordering::Release);
+    }
+
+    /// Reader: is done with the frame for good.
+    pub fn free(&self, at: usize) {
+        self.frames[at].state.store(FREE, Ordering::Release);
+    }
+
+    /// Writer: takes the frame's memory back; false while the reader is at it.
+    pub fn revoke(&self, at: usize) -> bool {
+        let state = &self.frames[at].state;
+        match state.compare_exchange(SENT, REVOKED, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => true,
+            Err(now) => now != BUSY,
+        }
+    }
+
+    /// Either end: says that it will not come back.
+    pub fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+    }
+
+    pub fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+}
