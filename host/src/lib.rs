@@ -1,1 +1,36 @@
-//! unisono.
+//! unisono: all-reduce over mixed devices in one group, with the same bits whatever the devices.
+//!
+//! ```
+//! use unisono::{Group, Sum};
+//!
+//! # fn main() -> Result<(), unisono::Error> {
+//! let mut group = Group::builder().cpus(4).build()?;
+//! let results = group.run(|member| {
+//!     let mut gradient = vec![member.rank() as f32; 1000];
+//!     member.all_reduce(&mut gradient, Sum)?;
+//!     Ok::<_, unisono::Error>(gradient[0])
+//! })?;
+//! assert_eq!(results, [6.0; 4]);
+//! # Ok(())
+//! # }
+//! ```
+
+mod calls;
+mod element;
+mod error;
+mod group;
+mod member;
+mod memory;
+mod pending;
+mod planner;
+mod wait;
+
+pub use element::{Element, F8E4M3, F8E5M2, Reduction, Weight, Weighted};
+pub use error::Error;
+pub use group::{Group, GroupBuilder};
+pub use half::{bf16, f16};
+pub use member::{Call, Member};
+pub use pending::{Pending, Promise, Worker};
+pub use planner::{Choice, Plan, PlanOptions};
+pub use unisono_core::ReduceOp::{Avg, BitAnd, BitOr, BitXor, Max, Min, Prod, Sum};
+pub use unisono_core::{DType, Kind, Order, ReduceOp, Scalar, Schedule, schedule};

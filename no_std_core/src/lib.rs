@@ -6,6 +6,8 @@
 //! * a **machine** ([`machine`]) runs those moves, a window of chunks at a time: the only stateful
 //!   collective code. It does no I/O, reads no clock and never touches payload.
 //!
+//! What the bits of a result are is defined by [`numeric`], the scalar reference.
+//!
 //! The other two, **device** and **link**, are driver contracts (crate `unisono-driver`).
 //!
 //! This crate is `no_std`, allocates nothing and forbids `unsafe`.
@@ -19,6 +21,7 @@ pub mod dtype;
 pub mod fold;
 pub mod layout;
 pub mod machine;
+pub mod numeric;
 pub mod route;
 pub mod schedule;
 pub mod time;

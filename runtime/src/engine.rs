@@ -4,7 +4,7 @@ use crate::slot::{Buffers, Call, Slot, State};
 use core::time::Duration;
 use heapless::Vec;
 use unisono_core::fold::Source;
-use unisono_core::machine::{Action, ConfigError, Payload, Place, Refused, Room, Status};
+use unisono_core::machine::{Action, Config, ConfigError, Payload, Place, Refused, Room, Status};
 use unisono_core::route::Rank;
 use unisono_core::time::Instant;
 use unisono_core::wire::frame::{Abort, Body, Header};
@@ -64,9 +64,28 @@ where
         self.next_op
     }
 
+    /// Skips call numbers, so that members that have made a different number of calls meet again.
+    /// Nothing may be in flight.
+    pub const fn skip_to(&mut self, op_id: u64) {
+        if op_id > self.next_op {
+            self.next_op = op_id;
+        }
+    }
+
+    /// The links, indexed by rank.
+    pub fn links(&self) -> &[Option<L>] {
+        &self.links
+    }
+
     /// What the device said when it last failed.
     pub const fn device_error(&self) -> Option<&D::Error> {
         self.device_error.as_ref()
+    }
+
+    /// Fills in what this member's device and links can do, as [`Engine::begin`] will, so that the
+    /// caller can ask [`Config::slots_least`] before.
+    pub fn limit(&self, config: &mut Config) {
+        limit(&self.device, &self.links, config);
     }
 
     /// Begins a call and returns its number. Also a call that is refused counts, as it does on the
@@ -89,16 +108,7 @@ where
         config.epoch = self.epoch;
         config.op_id = op_id;
         config.rank = self.rank;
-        let caps = self.device.caps();
-        config.sources_max = caps.sources_max.min(WIDTH) as u16;
-        config.dests_max = caps.dests_max.min(WIDTH) as u16;
-        config.by_bytes = 0;
-        config.puts = 0;
-        for (p, link) in self.links.iter().enumerate() {
-            let Some(caps) = link.as_ref().map(Link::caps) else { continue };
-            config.by_bytes |= u128::from(!caps.spans) << p;
-            config.puts |= u128::from(caps.puts) << p;
-        }
+        limit(&self.device, &self.links, &mut config);
         slot.slot_bytes = config.slot_bytes();
         slot.op_id = op_id;
         slot.buffers = Some(call.buffers);
@@ -191,7 +201,10 @@ where
                         worked = true;
                     }
                     Err(_) => {
-                        slot.machine.handle_peer_lost(from as Rank);
+                        // A peer that has finished the call may have left already.
+                        if slot.machine.needs(from as Rank) {
+                            slot.machine.handle_peer_lost(from as Rank);
+                        }
                         break;
                     }
                 }
@@ -380,6 +393,20 @@ where
             }
             _ => {}
         }
+    }
+}
+
+/// What device and links can do for a call.
+fn limit<D: Device, L: Link>(device: &D, links: &[Option<L>], config: &mut Config) {
+    let caps = device.caps();
+    config.sources_max = caps.sources_max.min(WIDTH) as u16;
+    config.dests_max = caps.dests_max.min(WIDTH) as u16;
+    config.by_bytes = 0;
+    config.puts = 0;
+    for (p, link) in links.iter().enumerate() {
+        let Some(caps) = link.as_ref().map(Link::caps) else { continue };
+        config.by_bytes |= u128::from(!caps.spans) << p;
+        config.puts |= u128::from(caps.puts) << p;
     }
 }
 

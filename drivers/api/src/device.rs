@@ -61,6 +61,16 @@ pub trait Memory: core::marker::Copy + core::fmt::Debug {
     fn offset(self, bytes: u64) -> Self;
 }
 
+/// A [`Memory`] that can name any address of this process, so that links between its threads and
+/// processes can pass it on. It says where bytes are, not that they may be touched: that is what
+/// the contracts of [`crate::Link`] and [`Device`] are about.
+pub trait HostMemory: Memory + Send + 'static {
+    /// A reference to this address.
+    fn from_ptr(ptr: *mut u8) -> Self;
+    /// The address.
+    fn as_ptr(self) -> *mut u8;
+}
+
 /// A device that computes: CPU, GPU, NIC core.
 pub trait Device {
     /// A reference to memory that this device can reach.

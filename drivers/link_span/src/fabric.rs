@@ -1,10 +1,10 @@
 //! All links of a group of threads at once.
 
-use crate::Span;
 use crate::bell::Bell;
 use crate::link::SpanLink;
 use crate::ring::Ring;
 use std::sync::Arc;
+use unisono_driver::HostMemory;
 
 /// One member's links, indexed by rank, none to itself, and its bell.
 pub type Ends<M> = (Vec<Option<SpanLink<M>>>, Arc<Bell>);
@@ -15,7 +15,7 @@ pub type Ends<M> = (Vec<Option<SpanLink<M>>>, Arc<Bell>);
 /// frames a chunk of the window under way (two phases, and as many again that are waiting to be
 /// released by chunks behind), and a few control frames.
 #[must_use]
-pub fn fabric<M: Span>(members: usize, channels: usize, window: usize) -> Vec<Ends<M>> {
+pub fn fabric<M: HostMemory>(members: usize, channels: usize, window: usize) -> Vec<Ends<M>> {
     let depth = 4 * window + 8;
     let bells: Vec<Arc<Bell>> = (0..members).map(|_| Arc::default()).collect();
     let ring = || (0..channels).map(|_| Arc::new(Ring::new(depth))).collect::<Vec<_>>();

@@ -22,14 +22,3 @@ pub use bell::Bell;
 pub use fabric::fabric;
 pub use link::SpanLink;
 pub use ring::INLINE;
-
-/// A reference to memory of this process, as the links between its threads pass it on.
-///
-/// It says where bytes are, not that they may be touched: that is what the contracts of
-/// [`Link`](unisono_driver::Link) and [`Device`](unisono_driver::Device) are about.
-pub trait Span: unisono_driver::Memory + Send + 'static {
-    /// A reference to this address.
-    fn from_ptr(ptr: *mut u8) -> Self;
-    /// The address.
-    fn as_ptr(self) -> *mut u8;
-}

@@ -1,12 +1,11 @@
 //! One member's end of the link to one peer.
 
-use crate::Span;
 use crate::bell::Bell;
 use crate::ring::{Cargo, INLINE, Ring};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use unisono_core::wire::frame::Header;
-use unisono_driver::{Arrived, Incoming, Link, LinkCaps, LinkError, Outgoing};
+use unisono_driver::{Arrived, HostMemory, Incoming, Link, LinkCaps, LinkError, Outgoing};
 
 /// What one end knows about one channel.
 struct Channel<M> {
@@ -22,12 +21,12 @@ struct Channel<M> {
 }
 
 /// One end of a link between two threads. See the crate's head for how it works.
-pub struct SpanLink<M: Span> {
+pub struct SpanLink<M: HostMemory> {
     channels: Vec<Channel<M>>,
     peer: Arc<Bell>,
 }
 
-impl<M: Span> SpanLink<M> {
+impl<M: HostMemory> SpanLink<M> {
     pub(crate) fn new(rings: Vec<(Arc<Ring<M>>, Arc<Ring<M>>)>, peer: Arc<Bell>) -> Self {
         let channel = |(out, inc): (Arc<Ring<M>>, Arc<Ring<M>>)| Channel {
             lent: Vec::with_capacity(out.depth()),
@@ -41,7 +40,20 @@ impl<M: Span> SpanLink<M> {
     }
 }
 
-impl<M: Span> Link for SpanLink<M> {
+impl<M: HostMemory> SpanLink<M> {
+    /// Tells the peer that nothing more will come for now; what was sent stays readable.
+    pub fn leave(&self) {
+        self.channels.iter().for_each(|c| c.out.set_closed(true));
+        self.peer.ring();
+    }
+
+    /// Comes back after [`SpanLink::leave`].
+    pub fn rejoin(&self) {
+        self.channels.iter().for_each(|c| c.out.set_closed(false));
+    }
+}
+
+impl<M: HostMemory> Link for SpanLink<M> {
     type Mem = M;
 
     fn caps(&self) -> LinkCaps {
@@ -62,7 +74,7 @@ impl<M: Span> Link for SpanLink<M> {
         token: u32,
     ) -> Result<(), LinkError> {
         let c = &mut self.channels[channel];
-        if c.out.is_closed() {
+        if c.out.is_abandoned() {
             return Err(LinkError::Closed);
         }
         match payload {
@@ -152,15 +164,15 @@ impl<M: Span> Link for SpanLink<M> {
     }
 }
 
-impl<M: Span> Drop for SpanLink<M> {
+impl<M: HostMemory> Drop for SpanLink<M> {
     fn drop(&mut self) {
         for index in 0..self.channels.len() {
             // The peer's access to a span is bounded by one fold; memory must not go before.
             while !self.withdraw(index) {
                 std::thread::yield_now();
             }
-            self.channels[index].out.close();
-            self.channels[index].inc.close();
+            self.channels[index].out.set_closed(true);
+            self.channels[index].inc.set_abandoned();
         }
         self.peer.ring();
     }

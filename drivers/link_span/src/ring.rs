@@ -40,6 +40,7 @@ struct Frame<M> {
 pub(crate) struct Ring<M> {
     frames: Box<[Frame<M>]>,
     closed: AtomicBool,
+    abandoned: AtomicBool,
 }
 
 // SAFETY: `content` and `inline` are written by the one writer while the frame is FREE and read by
@@ -55,7 +56,11 @@ impl<M: Copy> Ring<M> {
             content: UnsafeCell::new(None),
             inline: UnsafeCell::new([0; INLINE]),
         };
-        Self { frames: (0..depth).map(|_| frame()).collect(), closed: AtomicBool::new(false) }
+        Self {
+            frames: (0..depth).map(|_| frame()).collect(),
+            closed: AtomicBool::new(false),
+            abandoned: AtomicBool::new(false),
+        }
     }
 
     pub fn depth(&self) -> usize {
@@ -120,12 +125,21 @@ impl<M: Copy> Ring<M> {
         }
     }
 
-    /// Either end: says that it will not come back.
-    pub fn close(&self) {
-        self.closed.store(true, Ordering::Release);
+    /// Writer: says whether anything more may come.
+    pub fn set_closed(&self, closed: bool) {
+        self.closed.store(closed, Ordering::Release);
     }
 
     pub fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
+    }
+
+    /// Reader: says that it will never read again.
+    pub fn set_abandoned(&self) {
+        self.abandoned.store(true, Ordering::Release);
+    }
+
+    pub fn is_abandoned(&self) -> bool {
+        self.abandoned.load(Ordering::Acquire)
     }
 }

@@ -22,6 +22,8 @@ pub struct Config {
     pub rank: Rank,
     /// Who does what for which chunk.
     pub schedule: Schedule,
+    /// [`Schedule::fingerprint`] of it, which is worth computing once for many calls.
+    pub schedule_print: u64,
     /// How the call is cut into chunks.
     pub layout: Layout,
     /// Element type.
@@ -149,18 +151,15 @@ impl Config {
     /// What all members have to agree on.
     #[must_use]
     pub fn fingerprint(&self) -> Fingerprint {
-        let mut plan = Fnv::new();
-        plan.word(self.schedule.fingerprint());
-        plan.word(self.layout.chunk);
-        plan.word(self.eager);
-        plan.word(u64::from(self.layout.ranks));
+        let words = [self.layout.chunk, self.eager, u64::from(self.layout.ranks)];
+        let plan = words.into_iter().fold(self.schedule_print, mix);
         Fingerprint {
             kind: self.layout.kind,
             dtype: self.dtype,
             op: self.op,
             root: self.layout.root,
             count: self.layout.count,
-            plan: plan.0,
+            plan,
         }
     }
 
@@ -184,6 +183,12 @@ impl Config {
         };
         // Slots start on cache lines.
         self.bytes(elems, Form::Partial).next_multiple_of(64)
+    }
+
+    /// Fewest scratch slots a chunk that this call can run with.
+    #[must_use]
+    pub fn slots_least(&self) -> u8 {
+        super::slots_least(self)
     }
 
     pub(super) fn check(&self, window_max: usize, members_max: usize) -> Result<(), ConfigError> {
@@ -229,17 +234,11 @@ impl Config {
     }
 }
 
-/// FNV-1a over 64-bit words: a stable hash that every build computes alike.
-struct Fnv(u64);
-
-impl Fnv {
-    const fn new() -> Self {
-        Self(0xcbf2_9ce4_8422_2325)
-    }
-
-    fn word(&mut self, word: u64) {
-        for byte in word.to_le_bytes() {
-            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-        }
-    }
+/// Mixes a word into a hash (the finaliser of SplitMix64): stable, and far cheaper than the
+/// smallest message.
+const fn mix(hash: u64, word: u64) -> u64 {
+    let z = hash ^ word.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
 }

@@ -225,6 +225,19 @@ impl<M: Copy, const R: usize> Lane<M, R> {
         })
     }
 
+    /// Is a move with this rank still to be made?
+    pub fn needs(&self, rank: Rank) -> bool {
+        let pc = usize::from(self.pc);
+        (pc..self.moves.len()).any(|i| match self.moves[i] {
+            Move::Send { to } => {
+                let issued = i < usize::from(self.end) && self.issued >> (i - pc) & 1 != 0;
+                to == rank && !issued
+            }
+            Move::Recv { from, .. } | Move::Store { from } => from == rank && self.at[i] == NONE,
+            Move::Own { .. } | Move::Fold { .. } => false,
+        })
+    }
+
     /// Takes a free scratch slot.
     pub fn take_slot(&mut self, most: u8) -> Option<u8> {
         let k = (!self.slots).trailing_zeros() as u8;

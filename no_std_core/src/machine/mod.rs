@@ -251,6 +251,18 @@ impl<M: Copy, const W: usize, const R: usize, const P: usize> Machine<M, W, R, P
         })
     }
 
+    /// Does the call still need something from this peer, or have to send it something?
+    ///
+    /// A peer finishes a call only when all its routes are done, so one that is needed and gone
+    /// did not finish.
+    #[must_use]
+    pub fn needs(&self, rank: Rank) -> bool {
+        let Some(cfg) = &self.cfg else { return false };
+        let lanes = (self.base..self.opened).filter_map(|chunk| self.lane_of(chunk));
+        lanes.into_iter().any(|at| self.lanes[at].needs(rank))
+            || self.agree.waiting_for(cfg.rank, self.members) == Some(rank)
+    }
+
     /// Peers' windows that the finishing fold writes along with the own output.
     fn windows<'a>(&'a self, lane: &'a Lane<M, R>) -> impl Iterator<Item = M> + 'a {
         let most = self.cfg.as_ref().map_or(0, |c| usize::from(c.dests_max) - 1);
@@ -423,11 +435,18 @@ fn reserve(cfg: &Config) -> u16 {
 }
 
 /// Slots that a lane needs at least: see the proof at the head of this module.
-pub(crate) fn check_slots(cfg: &Config) -> Result<(), ConfigError> {
+fn slots_least(cfg: &Config) -> u8 {
     let contributions = if cfg.by_bytes != 0 && cfg.op.is_some() { 2 } else { 0 };
-    let least = if cfg.layout.ranks == 1 { 1 } else { reserve(cfg) as u8 + contributions };
-    if cfg.slots < least || cfg.slots > 31 {
-        return Err(ConfigError::Slots { slots: cfg.slots, least });
+    if cfg.layout.ranks == 1 { 1 } else { reserve(cfg) as u8 + contributions }
+}
+
+/// Most slots a lane can keep track of.
+const SLOTS_MAX: u8 = 31;
+
+fn check_slots(cfg: &Config) -> Result<(), ConfigError> {
+    let (slots, least) = (cfg.slots, slots_least(cfg));
+    if slots < least || slots > SLOTS_MAX {
+        return Err(ConfigError::Slots { slots, least });
     }
     Ok(())
 }

@@ -1,0 +1,164 @@
+//! What can go wrong, said so that the reader knows what to do.
+
+use std::time::Duration;
+use unisono_core::machine::ConfigError;
+use unisono_core::wire::frame::{Abort, Fingerprint, Phase};
+use unisono_core::{DType, Kind, ReduceOp};
+
+/// An error of a group or of one of its calls.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The group cannot be built.
+    #[error("cannot build the group: {0}")]
+    Build(String),
+    /// A call that cannot run; nothing was sent.
+    #[error("cannot begin the call: {0}")]
+    Config(#[from] ConfigError),
+    /// A buffer of the wrong length.
+    #[error("{kind} of {count} elements over {ranks} ranks needs {want} elements of {what}, not {got}")]
+    Length {
+        /// The collective.
+        kind: Kind,
+        /// Its count.
+        count: u64,
+        /// Ranks of the group.
+        ranks: u16,
+        /// Which buffer.
+        what: &'static str,
+        /// Elements that it must have.
+        want: u64,
+        /// Elements that it has.
+        got: u64,
+    },
+    /// Input and output overlap without being the same.
+    #[error("input and output overlap in part: make them the same buffer or separate ones")]
+    Overlap,
+    /// A weight that the type cannot hold.
+    #[error("an integer tensor ({0}) needs a whole number as its weight")]
+    Weight(DType),
+    /// As many calls are in flight as fit.
+    #[error("{0} calls are in flight already: wait for the oldest one")]
+    Busy(usize),
+    /// No schedule can do this.
+    #[error("no schedule can do {kind} over {ranks} ranks here{why}")]
+    NoPlan {
+        /// The collective.
+        kind: Kind,
+        /// Ranks of the group.
+        ranks: u16,
+        /// Why not, if the caller asked for a certain one.
+        why: String,
+    },
+    /// Two ranks made calls that do not belong together.
+    #[error(
+        "ranks {a} and {b} disagree: rank {a} called {}, rank {b} called {}{}; \
+         all ranks must make the same calls in the same order",
+        Call(a_print), Call(b_print), plans(a_print, b_print)
+    )]
+    Mismatch {
+        /// One rank.
+        a: u16,
+        /// What it called.
+        a_print: Fingerprint,
+        /// Another rank.
+        b: u16,
+        /// What that one called.
+        b_print: Fingerprint,
+    },
+    /// A rank waited too long.
+    #[error(
+        "rank {rank} gave up after {after:?}: it was waiting for rank {waiting_for} to send {} of \
+         chunk {chunk}; is that rank alive, and did it make the call?",
+        phase_name(phase)
+    )]
+    Deadline {
+        /// Whose deadline passed.
+        rank: u16,
+        /// Whom it waited for.
+        waiting_for: u16,
+        /// The lowest unfinished chunk.
+        chunk: u64,
+        /// What it waited for.
+        phase: Phase,
+        /// The group's time limit.
+        after: Duration,
+    },
+    /// A rank's caller gave the call up.
+    #[error("rank {0} cancelled the call")]
+    Cancelled(u16),
+    /// A rank is gone.
+    #[error("rank {0} is gone: its thread has ended or its link is closed")]
+    PeerLost(u16),
+    /// A rank's device failed.
+    #[error("the device of rank {rank} failed: {text}")]
+    Device {
+        /// Which rank.
+        rank: u16,
+        /// The driver's own words (known on that rank only).
+        text: String,
+    },
+    /// A rank sent something that makes no sense.
+    #[error("rank {0} sent a frame that the protocol does not allow; are all ranks the same build?")]
+    Protocol(u16),
+    /// A member's thread panicked.
+    #[error("rank {rank}'s thread panicked: {text}")]
+    Panicked {
+        /// Which rank.
+        rank: u16,
+        /// The panic's message.
+        text: String,
+    },
+}
+
+impl Error {
+    /// From the reason that the group has agreed on.
+    pub(crate) fn from_abort(why: Abort, after: Duration, device: Option<String>) -> Self {
+        match why {
+            Abort::Mismatch { a, a_print, b, b_print } => Self::Mismatch { a, a_print, b, b_print },
+            Abort::Deadline { rank, waiting_for, chunk, phase } => {
+                Self::Deadline { rank, waiting_for, chunk, phase, after }
+            }
+            Abort::Cancelled { rank } => Self::Cancelled(rank),
+            Abort::PeerLost { rank } => Self::PeerLost(rank),
+            Abort::DeviceFailed { rank } => {
+                let text = device.unwrap_or_else(|| "see that rank's own error".into());
+                Self::Device { rank, text }
+            }
+            Abort::Protocol { rank } => Self::Protocol(rank),
+        }
+    }
+}
+
+/// A call in words: `all-reduce of 10 f32 (sum)`.
+struct Call<'a>(&'a Fingerprint);
+
+impl std::fmt::Display for Call<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Fingerprint { kind, dtype, op, root, count, .. } = *self.0;
+        write!(f, "{kind} of {count} {dtype}")?;
+        match op.map(ReduceOp::name) {
+            Some(op) if kind.is_rooted() => write!(f, " ({op}, root {root})"),
+            Some(op) => write!(f, " ({op})"),
+            None if kind.is_rooted() => write!(f, " (root {root})"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Says it when two calls look the same but their plans differ.
+fn plans(a: &Fingerprint, b: &Fingerprint) -> String {
+    let same = Fingerprint { plan: b.plan, ..*a } == *b;
+    if same {
+        format!(" by another plan ({:016x} against {:016x})", a.plan, b.plan)
+    } else {
+        String::new()
+    }
+}
+
+const fn phase_name(phase: &Phase) -> &'static str {
+    match phase {
+        Phase::Contribution => "its contribution",
+        Phase::Result => "the result",
+    }
+}

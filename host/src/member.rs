@@ -1,0 +1,268 @@
+//! One rank of a group: makes calls, drives the engine.
+
+use crate::error::Error;
+use crate::memory::Scratch;
+use crate::pending::Held;
+use crate::planner::{Plan, PlanOptions, WINDOW_MAX};
+use crate::wait::{Patience, Waiter};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use unisono_core::machine::Config;
+use unisono_core::{DType, Kind, Layout, ReduceOp, Scalar};
+use unisono_device_cpu::{CpuDevice, CpuMem};
+use unisono_link_span::{Bell, SpanLink};
+use unisono_runtime::{BeginError, Buffers, Engine};
+
+/// Calls in flight on one member.
+pub(crate) const CALLS_MAX: usize = 4;
+/// Longest route: a direct schedule over [`MEMBERS_MAX`] ranks.
+const ROUTE: usize = 132;
+/// Largest group of threads.
+pub(crate) const MEMBERS_MAX: usize = 64;
+
+type HostEngine = Engine<CpuDevice, SpanLink<CpuMem>, CALLS_MAX, WINDOW_MAX, ROUTE, MEMBERS_MAX>;
+
+/// One call of a collective, without its buffers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Call {
+    /// Which collective.
+    pub kind: Kind,
+    /// Element type.
+    pub dtype: DType,
+    /// Operator and weight, for collectives that reduce.
+    pub op: Option<ReduceOp>,
+    /// This rank's `PreMulSum` weight.
+    pub weight: Scalar,
+    /// Elements, as nccl-tests counts them (see [`Kind`]).
+    pub count: u64,
+    /// Root of reduce and broadcast.
+    pub root: u16,
+}
+
+impl Call {
+    /// A call without operator, weight and root.
+    #[must_use]
+    pub const fn new(kind: Kind, dtype: DType, count: u64) -> Self {
+        Self { kind, dtype, op: None, weight: Scalar::one(dtype), count, root: 0 }
+    }
+
+    /// Elements of input and output that `rank` of `ranks` has to bring.
+    #[must_use]
+    pub const fn lengths(&self, rank: u16, ranks: u16) -> (u64, u64) {
+        let Self { kind, count, root, .. } = *self;
+        let layout = Layout { kind, ranks, count, chunk: 1, root };
+        (layout.input_len(rank), layout.output_len(rank))
+    }
+}
+
+/// The memory of a call: input and output bytes, the same address if it is in place.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Memory {
+    pub input: *mut u8,
+    pub output: *mut u8,
+}
+
+/// One rank of a [`Group`](crate::Group); belongs to one thread at a time.
+pub struct Member {
+    rank: u16,
+    options: PlanOptions,
+    timeout: Duration,
+    started: Instant,
+    bell: Arc<Bell>,
+    patience: Patience,
+    engine: Box<HostEngine>,
+    scratch: [Scratch; CALLS_MAX],
+    last: Option<((Kind, DType, Option<ReduceOp>, u64), Plan)>,
+    now: unisono_core::Instant,
+    held: Vec<Held>,
+}
+
+impl Member {
+    pub(crate) fn new(
+        rank: u16,
+        options: PlanOptions,
+        timeout: Duration,
+        links: Vec<Option<SpanLink<CpuMem>>>,
+        bell: Arc<Bell>,
+        started: Instant,
+    ) -> Self {
+        let patience = Patience::new(links.len());
+        let links = links.into_iter().collect();
+        Self {
+            rank,
+            options,
+            timeout,
+            started,
+            bell,
+            patience,
+            engine: Box::new(Engine::new(rank, 0, CpuDevice::new(), links)),
+            scratch: [const { Scratch::empty() }; CALLS_MAX],
+            last: None,
+            now: unisono_core::Instant::ZERO,
+            held: Vec::new(),
+        }
+    }
+
+    /// This member's rank.
+    #[must_use]
+    pub const fn rank(&self) -> u16 {
+        self.rank
+    }
+
+    /// Ranks with data in the group.
+    #[must_use]
+    pub const fn ranks(&self) -> u16 {
+        self.options.ranks
+    }
+
+    /// Number of the next call.
+    pub(crate) const fn next_op(&self) -> u64 {
+        self.engine.next_op()
+    }
+
+    /// Comes back to the group for calls from number `next` on.
+    pub(crate) fn rejoin(&mut self, next: u64) {
+        self.engine.skip_to(next);
+        self.engine.links().iter().flatten().for_each(SpanLink::rejoin);
+    }
+
+    /// Ends what is still in flight and tells the others that no more calls will come for now.
+    pub(crate) fn leave(&mut self) {
+        self.drain();
+        self.engine.links().iter().flatten().for_each(SpanLink::leave);
+    }
+
+    /// The plan that a call gets in this group.
+    ///
+    /// # Errors
+    /// [`Error::NoPlan`].
+    pub fn plan(&self, call: &Call) -> Result<Plan, Error> {
+        self.options.plan(call.kind, call.dtype, call.op, call.count)
+    }
+
+    /// Begins a call.
+    ///
+    /// # Safety
+    /// `memory` must be valid for the call's lengths on this rank, and used by nobody else, until
+    /// the call is over (`finish` has returned a result, or this member has been dropped).
+    pub(crate) unsafe fn begin(&mut self, call: &Call, memory: Memory) -> Result<u64, Error> {
+        let key = (call.kind, call.dtype, call.op, call.count);
+        if self.last.as_ref().is_none_or(|(of, _)| *of != key) {
+            self.last = Some((key, self.plan(call)?));
+        }
+        let Some((_, plan)) = &self.last else {
+            return Err(Error::NoPlan { kind: call.kind, ranks: self.ranks(), why: String::new() });
+        };
+        let Call { kind, dtype, op, weight, count, root } = *call;
+        let ranks = self.options.ranks;
+        let mut config = Config {
+            epoch: 0,
+            op_id: 0,
+            rank: self.rank,
+            schedule: plan.schedule.clone(),
+            schedule_print: plan.print,
+            layout: Layout { kind, ranks, count, chunk: plan.chunk, root },
+            dtype,
+            op,
+            weight,
+            window: plan.window,
+            eager: u64::from(plan.window),
+            slots: 0,
+            by_bytes: 0,
+            puts: 0,
+            in_place: memory.input == memory.output,
+            sources_max: 0,
+            dests_max: 0,
+            deadline: None,
+        };
+        self.engine.limit(&mut config);
+        config.slots = config.slots_least();
+        config.deadline = Some(self.now().saturating_add(self.timeout));
+        let channel = (self.engine.next_op() % CALLS_MAX as u64) as usize;
+        let bytes = config.slot_bytes() * u64::from(config.slots) * u64::from(config.window);
+        let buffers = Buffers {
+            input: CpuMem::new(memory.input),
+            output: CpuMem::new(memory.output),
+            scratch: self.scratch[channel].at_least(bytes as usize),
+        };
+        let call = unisono_runtime::Call { config, buffers, source_ready: u64::MAX };
+        // SAFETY: the caller's promise; scratch of this channel is free when the channel is.
+        unsafe { self.engine.begin(call) }.map_err(|error| match error {
+            BeginError::Busy(most) => Error::Busy(most),
+            BeginError::Config(error) => Error::Config(error),
+        })
+    }
+
+    /// Waits for a call.
+    pub(crate) fn finish(&mut self, op_id: u64) -> Result<(), Error> {
+        let mut waiter = Waiter::new(self.patience, self.bell.clone(), self.started);
+        loop {
+            if self.engine.poll(self.now) {
+                waiter.reset();
+            } else if let Some(now) = waiter.idle() {
+                self.now = now;
+                self.engine.handle_time(now);
+            }
+            if let Some(result) = self.engine.result(op_id) {
+                return self.verdict(result);
+            }
+        }
+    }
+
+    /// Does what can be done now; the call's result if it is over.
+    pub(crate) fn poll(&mut self, op_id: u64) -> Option<Result<(), Error>> {
+        if !self.engine.poll(self.now) {
+            self.now = self.now();
+            self.engine.handle_time(self.now);
+        }
+        self.engine.result(op_id).map(|result| self.verdict(result))
+    }
+
+    fn verdict(&self, result: Result<(), unisono_core::wire::frame::Abort>) -> Result<(), Error> {
+        result.map_err(|why| {
+            let device = self.engine.device_error().map(ToString::to_string);
+            Error::from_abort(why, self.timeout, device)
+        })
+    }
+
+    fn now(&self) -> unisono_core::Instant {
+        unisono_core::Instant::from_nanos(self.started.elapsed().as_nanos() as u64)
+    }
+
+    /// Runs a call to its end.
+    ///
+    /// # Safety
+    /// As for [`Member::begin`].
+    pub(crate) unsafe fn run(&mut self, call: &Call, memory: Memory) -> Result<(), Error> {
+        // SAFETY: the caller's promise.
+        let op_id = unsafe { self.begin(call, memory)? };
+        self.finish(op_id)
+    }
+
+    /// Keeps a tensor for a call in flight.
+    pub(crate) fn hold(&mut self, held: Held) {
+        self.held.push(held);
+    }
+
+    /// Takes a call's tensor out again; only once the call is over.
+    pub(crate) fn unhold(&mut self, op_id: u64) -> Option<Box<dyn std::any::Any + Send>> {
+        let at = self.held.iter().position(|(id, _)| *id == op_id)?;
+        Some(self.held.swap_remove(at).1)
+    }
+
+    /// Gives up every call that nobody has waited for.
+    fn drain(&mut self) {
+        while let Some((op_id, tensor)) = self.held.pop() {
+            self.engine.cancel(op_id);
+            // Whatever becomes of the call, its memory must not go before it is over.
+            let _ = self.finish(op_id);
+            drop(tensor);
+        }
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        self.drain();
+    }
+}

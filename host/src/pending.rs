@@ -1,0 +1,229 @@
+//! Calls that go on while the caller does something else.
+//!
+//! [`Member::start`] begins a call and returns at once; it goes on whenever this member does
+//! something ([`Member::poll`], [`Member::wait`] or any other call). A [`Worker`] owns a member on
+//! a thread of its own, so that calls go on by themselves; its results are futures.
+
+use crate::calls::{Output, bytes_mut};
+use crate::element::Element;
+use crate::error::Error;
+use crate::member::{CALLS_MAX, Call, Member};
+use std::any::Any;
+use std::collections::VecDeque;
+use std::future::Future;
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::sync::mpsc::{self, RecvTimeoutError, TryRecvError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+/// A tensor that belongs to a call in flight.
+pub(crate) type Held = (u64, Box<dyn Any + Send>);
+
+/// A call that [`Member::start`] has begun: a claim on its tensor.
+#[derive(Debug)]
+#[must_use = "the tensor comes back from `wait`"]
+pub struct Pending<T> {
+    op_id: u64,
+    tensor: PhantomData<T>,
+}
+
+impl Member {
+    /// Begins a call in place on a tensor that the member keeps until [`Member::wait`].
+    ///
+    /// At most four calls are in flight; begin them in the same order on all ranks.
+    ///
+    /// # Errors
+    /// [`Error`]; the tensor is dropped then.
+    pub fn start<T: Element>(&mut self, call: &Call, tensor: Vec<T>) -> Result<Pending<T>, Error> {
+        let mut tensor = tensor;
+        if call.dtype != T::DTYPE {
+            return Err(Error::Build(format!("the call is on {}, the tensor {}", call.dtype, T::DTYPE)));
+        }
+        let memory = self.memory(call, Output::InPlace(bytes_mut(&mut tensor)))?;
+        // SAFETY: the tensor's heap block stays where it is and is kept in `held` until the call
+        // is over; nobody can reach it meanwhile.
+        let op_id = unsafe { self.begin(call, memory)? };
+        self.hold((op_id, Box::new(tensor)));
+        Ok(Pending { op_id, tensor: PhantomData })
+    }
+
+    /// Waits for a call and returns its tensor.
+    ///
+    /// # Errors
+    /// [`Error`]; the tensor is dropped then.
+    pub fn wait<T: Element>(&mut self, pending: Pending<T>) -> Result<Vec<T>, Error> {
+        let result = self.finish(pending.op_id);
+        let tensor = self.unhold(pending.op_id);
+        result?;
+        let tensor = tensor.and_then(|t| t.downcast::<Vec<T>>().ok());
+        tensor.map(|t| *t).ok_or_else(|| Error::Build("this call is of another member".into()))
+    }
+}
+
+/// Where a worker leaves a result.
+struct Cell<T> {
+    state: Mutex<(Option<Result<T, Error>>, Option<Waker>)>,
+    ready: Condvar,
+}
+
+impl<T> Cell<T> {
+    fn put(&self, result: Result<T, Error>) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.0 = Some(result);
+        if let Some(waker) = state.1.take() {
+            waker.wake();
+        }
+        self.ready.notify_all();
+    }
+}
+
+/// The result of a call that a [`Worker`] carries out: a future, or wait for it.
+#[must_use = "the tensor comes back from `wait` or `.await`"]
+pub struct Promise<T>(Arc<Cell<Vec<T>>>);
+
+impl<T> Promise<T> {
+    /// Blocks until the call is over and returns its tensor.
+    ///
+    /// # Errors
+    /// [`Error`] of the call.
+    pub fn wait(self) -> Result<Vec<T>, Error> {
+        let mut state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            if let Some(result) = state.0.take() {
+                return result;
+            }
+            state = self.0.ready.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+impl<T> Future for Promise<T> {
+    type Output = Result<Vec<T>, Error>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
+        match state.0.take() {
+            Some(result) => Poll::Ready(result),
+            None => {
+                state.1 = Some(context.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+}
+
+/// Begins a call on the worker's member and says how to end it.
+type Job = Box<dyn FnOnce(&mut Member) -> Option<InFlight> + Send>;
+
+/// A call that is under way on the worker's thread.
+struct InFlight {
+    op_id: u64,
+    end: Box<dyn FnOnce(Result<(), Error>, Option<Box<dyn Any + Send>>) + Send>,
+}
+
+/// A member on a thread of its own: calls overlap with what the caller computes.
+pub struct Worker {
+    jobs: Option<mpsc::Sender<Job>>,
+    thread: Option<std::thread::JoinHandle<()>>,
+    rank: u16,
+}
+
+impl Worker {
+    /// Moves a member to a thread of its own.
+    #[must_use]
+    pub fn new(member: Member) -> Self {
+        let rank = member.rank();
+        let (jobs, inbox) = mpsc::channel();
+        let thread = std::thread::spawn(move || work(member, &inbox));
+        Self { jobs: Some(jobs), thread: Some(thread), rank }
+    }
+
+    /// The member's rank.
+    #[must_use]
+    pub const fn rank(&self) -> u16 {
+        self.rank
+    }
+
+    /// Queues a call in place; calls are begun in the order of queueing.
+    pub fn start<T: Element>(&self, call: Call, tensor: Vec<T>) -> Promise<T> {
+        let cell = Arc::new(Cell { state: Mutex::new((None, None)), ready: Condvar::new() });
+        let promise = Promise(cell.clone());
+        let to = cell.clone();
+        let job: Job = Box::new(move |member| match member.start(&call, tensor) {
+            Err(error) => {
+                to.put(Err(error));
+                None
+            }
+            Ok(pending) => Some(InFlight {
+                op_id: pending.op_id,
+                end: Box::new(move |result, tensor| {
+                    let tensor = tensor.and_then(|t| t.downcast::<Vec<T>>().ok());
+                    let lost = || Error::Build("the tensor is of another type".into());
+                    to.put(result.and_then(|()| tensor.map(|t| *t).ok_or_else(lost)));
+                }),
+            }),
+        });
+        let sent = self.jobs.as_ref().is_some_and(|jobs| jobs.send(job).is_ok());
+        if !sent {
+            cell.put(Err(Error::PeerLost(self.rank)));
+        }
+        promise
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // What is queued is still carried out.
+        self.jobs = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// How long an idle worker sleeps before it looks at its member again.
+const NAP: Duration = Duration::from_millis(50);
+
+fn work(mut member: Member, inbox: &mpsc::Receiver<Job>) {
+    let mut flying: VecDeque<InFlight> = VecDeque::new();
+    let mut open = true;
+    let mut idle = 0u32;
+    while open || !flying.is_empty() {
+        if open && flying.len() < CALLS_MAX {
+            let next = if flying.is_empty() {
+                inbox.recv_timeout(NAP)
+            } else {
+                inbox.try_recv().map_err(|e| match e {
+                    TryRecvError::Empty => RecvTimeoutError::Timeout,
+                    TryRecvError::Disconnected => RecvTimeoutError::Disconnected,
+                })
+            };
+            match next {
+                Ok(job) => {
+                    flying.extend(job(&mut member));
+                    idle = 0;
+                }
+                Err(RecvTimeoutError::Disconnected) => open = false,
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
+        // Calls end in any order; a channel is free only when its call's result was taken.
+        for _ in 0..flying.len() {
+            let Some(call) = flying.pop_front() else { break };
+            match member.poll(call.op_id) {
+                Some(result) => {
+                    let tensor = member.unhold(call.op_id);
+                    (call.end)(result, tensor);
+                    idle = 0;
+                }
+                None => flying.push_back(call),
+            }
+        }
+        idle += 1;
+        if idle > 100 {
+            std::thread::yield_now();
+        }
+    }
+}

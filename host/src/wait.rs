@@ -1,0 +1,63 @@
+//! How a member waits: first spin, then let others run, then sleep.
+
+use std::sync::Arc;
+use std::time::Instant;
+use unisono_link_span::Bell;
+
+/// How patient each stage is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Patience {
+    /// Rounds of spinning: worth it while every member has a core of its own.
+    spins: u32,
+    /// Rounds of yielding after that.
+    yields: u32,
+}
+
+impl Patience {
+    /// For a group of this many members on this machine.
+    pub fn new(members: usize) -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Self { spins: if members <= cores { 4000 } else { 20 }, yields: 2000 }
+    }
+}
+
+/// One member's waiting.
+pub(crate) struct Waiter {
+    patience: Patience,
+    bell: Arc<Bell>,
+    started: Instant,
+    idle: u32,
+}
+
+/// Reading the clock costs as much as a small message: it is read once in so many idle rounds.
+const CLOCK_EVERY: u32 = 64;
+
+impl Waiter {
+    pub fn new(patience: Patience, bell: Arc<Bell>, started: Instant) -> Self {
+        Self { patience, bell, started, idle: 0 }
+    }
+
+    /// Something happened.
+    pub fn reset(&mut self) {
+        self.idle = 0;
+    }
+
+    /// Nothing happened: waits a little. Returns the time if it is worth looking at deadlines.
+    pub fn idle(&mut self) -> Option<unisono_core::Instant> {
+        self.idle = self.idle.saturating_add(1);
+        let Patience { spins, yields } = self.patience;
+        let asleep = self.idle > spins + yields;
+        if self.idle <= spins {
+            std::hint::spin_loop();
+        } else if !asleep {
+            std::thread::yield_now();
+        } else {
+            self.bell.sleep();
+        }
+        (asleep || self.idle % CLOCK_EVERY == 0).then(|| self.now())
+    }
+
+    pub fn now(&self) -> unisono_core::Instant {
+        unisono_core::Instant::from_nanos(self.started.elapsed().as_nanos() as u64)
+    }
+}
