@@ -123,6 +123,9 @@ impl Row {
     }
 }
 
+/// Columns of the table's last field.
+const NOTE_MAX: usize = 66;
+
 /// The table of all parts, and as the very last line `N passed, N failed, N skipped`.
 pub fn summary(rows: &[Row]) -> String {
     let mut text = String::from("\npart         result      time  note\n");
@@ -132,8 +135,9 @@ pub fn summary(rows: &[Row]) -> String {
         counts.add(row.counts);
         time += row.time;
         let seconds = row.time.as_secs_f64();
-        // A note may be several lines of an error; the table shows the first.
-        let note = row.note.lines().next().unwrap_or("");
+        // A note may be a long error, shown in full where the part ended; the table shows its start.
+        let first = row.note.lines().next().unwrap_or("");
+        let note: String = first.chars().take(NOTE_MAX).collect();
         let line = format!("{:<12} {:<8} {seconds:>6.1} s  {note}", row.name, row.verdict);
         let _ = writeln!(text, "{}", line.trim_end());
     }
