@@ -41,7 +41,7 @@ pub fn run(project: &Project) -> Result<()> {
     let table = cmd::read(&mut reduce)?;
     let expected = project.root.join(DATA).join(EXPECTED);
     let elements = compare(&read(&output)?, &read(&expected)?)
-        .with_context(|| format!("{} against {DATA}/{EXPECTED}", output.display()))?;
+        .with_context(|| format!("the sum is not {EXPECTED}"))?;
     println!("{elements} elements have exactly the bits of {DATA}/{EXPECTED}");
     print!("{table}");
     Ok(())

@@ -42,7 +42,10 @@ impl Choice {
             None | Some(Some("")) => Ok(Self::Any),
             Some(Some("rustup")) => Ok(Self::Rustup),
             Some(Some("debian")) => Ok(Self::Debian),
-            Some(_) => bail!("UNISONO_TOOLCHAIN may be `debian` or `rustup`, not {value:?}"),
+            Some(other) => bail!(
+                "UNISONO_TOOLCHAIN may be `debian` or `rustup`, not `{}`",
+                other.unwrap_or("(not UTF-8)")
+            ),
         }
     }
 }
