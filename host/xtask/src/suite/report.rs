@@ -135,7 +135,7 @@ pub fn summary(rows: &[Row]) -> String {
         counts.add(row.counts);
         time += row.time;
         let seconds = row.time.as_secs_f64();
-        // A note may be a long error, shown in full where the part ended; the table shows its start.
+        // A note may be a long error; it stands in full where the part ended.
         let first = row.note.lines().next().unwrap_or("");
         let note: String = first.chars().take(NOTE_MAX).collect();
         let line = format!("{:<12} {:<8} {seconds:>6.1} s  {note}", row.name, row.verdict);
