@@ -2,7 +2,8 @@
 //!
 //! Four words carry the system, and two of them live here:
 //!
-//! * a **schedule** ([`schedule`]) says, for a chunk and a rank, which moves to make: pure arithmetic;
+//! * a **schedule** ([`schedule`]) says, for a chunk and a rank, which moves to make: pure
+//!   arithmetic;
 //! * a **machine** ([`machine`]) runs those moves, a window of chunks at a time: the only stateful
 //!   collective code. It does no I/O, reads no clock and never touches payload.
 //!

@@ -1,2 +1,71 @@
-//! Development tasks.
-fn main() {}
+//! `cargo xtask`: everything around the code of unisono, as one program.
+//!
+//! `demo` and `test` do all that a newcomer needs; each of the other commands is one step of them.
+//! A command installs what it misses, or says what to install, and never leaves a check out
+//! silently.
+
+mod cmd;
+mod demo;
+mod install;
+mod project;
+mod size;
+mod suite;
+mod tidy;
+mod toolchain;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+use project::Project;
+use std::process::ExitCode;
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "Sets up, builds, checks and demonstrates unisono")]
+struct Cli {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Install what is missing, build, and reduce the shipped gradients over four CPU ranks.
+    Demo,
+    /// Install what is missing and run every check.
+    Test(suite::Options),
+    /// Build the size probe for each bare-metal target and hold its sizes against their budget.
+    Size {
+        /// Also list this many of the largest functions of each image.
+        #[arg(long, default_value_t = 0)]
+        top: usize,
+    },
+    /// Check the house rules: lengths, banned macros, root folder, direction of dependencies.
+    Tidy,
+    /// Make the bare-metal targets usable and print the environment to build for them.
+    ///
+    /// Use it as `eval "$(cargo xtask toolchain)"`; then `"$UNISONO_CARGO" build --target …` works.
+    Toolchain,
+    /// Only install what `demo` and `test` need.
+    Setup,
+}
+
+fn main() -> ExitCode {
+    match run(Cli::parse().task) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(task: Task) -> Result<ExitCode> {
+    let project = Project::find()?;
+    match task {
+        Task::Demo => demo::run(&project)?,
+        Task::Test(options) => return suite::run(&project, &options),
+        Task::Size { top } => size::run(&project, top)?,
+        Task::Tidy => tidy::run(&project)?,
+        Task::Toolchain => print!("{}", toolchain::prepare()?.shell()),
+        Task::Setup => install::everything(&project)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}

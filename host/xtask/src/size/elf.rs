@@ -1,0 +1,112 @@
+//! Reads an ELF image: sizes of what is loaded, and which panic machinery is in it.
+
+use anyhow::{Result, bail};
+use object::{Object, ObjectSection, ObjectSymbol, SectionFlags, SectionKind, SymbolKind, elf};
+use rustc_demangle::demangle;
+
+/// Sizes in bytes of one linked image.
+#[derive(Debug, Default)]
+pub struct Image {
+    /// Machine code.
+    pub code: u64,
+    /// Constants.
+    pub rodata: u64,
+    /// Variables with a first value: in flash and in RAM.
+    pub data: u64,
+    /// Zeroed variables.
+    pub bss: u64,
+    /// Unwind tables; firmware's linker scripts drop them, so they are in no sum.
+    pub unwind: u64,
+    /// Symbols of `core::panicking` and what leads there.
+    pub panics: Vec<String>,
+    /// Functions, the largest first.
+    pub functions: Vec<(u64, String)>,
+}
+
+impl Image {
+    /// What the image takes of flash.
+    pub const fn flash(&self) -> u64 {
+        self.code + self.rodata + self.data
+    }
+
+    /// What the image takes of RAM before its stack.
+    pub const fn ram(&self) -> u64 {
+        self.data + self.bss
+    }
+}
+
+/// Takes an image apart.
+///
+/// # Errors
+/// If it is no ELF file, has no code, or is stripped of its symbols.
+pub fn read(bytes: &[u8]) -> Result<Image> {
+    let file = object::File::parse(bytes)?;
+    let mut image = Image::default();
+    for section in file.sections() {
+        let SectionFlags::Elf { sh_flags, .. } = section.flags() else { bail!("not an ELF file") };
+        let has = |flag: elf::SectionFlags| sh_flags.0 & flag.0 != 0;
+        if !has(elf::SHF_ALLOC) {
+            continue;
+        }
+        let name = section.name()?;
+        let unwind = [".eh_frame", ".ARM.ex"].iter().any(|u| name.starts_with(u));
+        let sum = match section.kind() {
+            _ if unwind => &mut image.unwind,
+            _ if has(elf::SHF_EXECINSTR) => &mut image.code,
+            SectionKind::UninitializedData | SectionKind::UninitializedTls => &mut image.bss,
+            _ if has(elf::SHF_WRITE) => &mut image.data,
+            _ => &mut image.rodata,
+        };
+        *sum += section.size();
+    }
+    for symbol in file.symbols().filter(|s| s.kind() == SymbolKind::Text && s.size() > 0) {
+        let name = format!("{:#}", demangle(symbol.name()?));
+        if is_panic(&name) {
+            image.panics.push(name.clone());
+        }
+        image.functions.push((symbol.size(), name));
+    }
+    if image.code == 0 || image.functions.is_empty() {
+        bail!("no code or no symbols in the image: its sizes would tell nothing");
+    }
+    image.functions.sort_by(|a, b| b.cmp(a));
+    image.panics.sort();
+    Ok(image)
+}
+
+/// Is this a function that a failing check of the language or of `core` ends in?
+fn is_panic(name: &str) -> bool {
+    ["core::panicking::", "unwrap_failed", "expect_failed", "rust_begin_unwind", "panic_handler"]
+        .iter()
+        .any(|p| name.contains(p))
+        || name.starts_with("core::slice::index::") && name.contains("fail")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_this_very_test() {
+        let path = std::env::current_exe().unwrap();
+        let image = read(&std::fs::read(path).unwrap()).unwrap();
+        assert!(image.code > 10_000 && image.rodata > 1_000 && image.ram() > 0);
+        assert!(image.flash() >= image.code + image.rodata);
+        assert!(image.panics.iter().any(|p| p.starts_with("core::panicking::")), "std panics");
+        let largest = image.functions[0].0;
+        assert!(image.functions.iter().all(|f| f.0 <= largest));
+    }
+
+    #[test]
+    fn panic_names() {
+        assert!(is_panic("core::panicking::panic_fmt"));
+        assert!(is_panic("core::option::unwrap_failed"));
+        assert!(is_panic("core::slice::index::slice_index_fail"));
+        assert!(!is_panic("size_probe::fold"));
+    }
+
+    #[test]
+    fn rubbish_is_refused() {
+        assert!(read(b"not an image").is_err());
+    }
+}

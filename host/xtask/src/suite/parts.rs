@@ -1,0 +1,185 @@
+//! The list of parts. To add a check, add an entry and, if it is new, its function.
+
+use super::report::{Counts, Outcome};
+use crate::project::Project;
+use crate::toolchain::{self, TARGETS};
+use crate::{cmd, demo, install, size, tidy};
+use anyhow::{Result, bail};
+use std::io::Write;
+use std::process::Command;
+
+/// One check.
+pub struct Part {
+    /// Name for `--only`.
+    pub name: &'static str,
+    /// What it proves, in a few words.
+    pub about: &'static str,
+    /// Is it a failure if it cannot run here?
+    pub mandatory: bool,
+    /// Does `--quick` leave it out?
+    pub slow: bool,
+    /// Runs it. An error is a failure; what cannot run is [`Outcome::CannotRun`].
+    pub run: fn(&Project) -> Result<Outcome>,
+}
+
+/// All checks in the order of running: what fails fastest comes first.
+pub const PARTS: &[Part] = &[
+    Part { name: "fmt", about: "rustfmt changes nothing", mandatory: true, slow: false, run: fmt },
+    Part {
+        name: "tidy",
+        about: "house rules: lengths, root folder, direction of dependencies",
+        mandatory: true,
+        slow: false,
+        run: |project| tidy::run(project).map(one),
+    },
+    Part {
+        name: "clippy",
+        about: "no warnings in any target, with all features",
+        mandatory: true,
+        slow: false,
+        run: clippy,
+    },
+    Part {
+        name: "doc",
+        about: "the documentation builds without warnings",
+        mandatory: true,
+        slow: false,
+        run: doc,
+    },
+    Part {
+        name: "test",
+        about: "unit, integration and documentation tests",
+        mandatory: true,
+        slow: false,
+        run: test,
+    },
+    Part {
+        name: "bare-metal",
+        about: "core, driver contract, runtime and CPU device build without std",
+        mandatory: true,
+        slow: true,
+        run: bare_metal,
+    },
+    Part {
+        name: "size",
+        about: "the core keeps its budget of flash and RAM",
+        mandatory: true,
+        slow: true,
+        run: |project| size::run(project, 0).map(one),
+    },
+    Part {
+        name: "demo",
+        about: "the main job: four CPU ranks reduce the shipped gradients",
+        mandatory: true,
+        slow: true,
+        run: |project| demo::run(project).map(one),
+    },
+];
+
+/// Crates that must build for every target without an operating system.
+const BARE_METAL: [&str; 4] =
+    ["unisono-core", "unisono-driver", "unisono-runtime", "unisono-device-cpu"];
+
+/// Firmware crates that clippy can look at on the host.
+const BOARDS_ON_HOST: [&str; 1] = ["size_probe"];
+
+/// A part that is one check counts as one.
+fn one((): ()) -> Outcome {
+    Outcome::Ran(Counts::PASSED)
+}
+
+fn fmt(project: &Project) -> Result<Outcome> {
+    install::components(project)?;
+    let check = ["fmt", "--all", "--check"];
+    let host = cmd::run(project.cargo().args(check));
+    // Both are shown, whatever the first says.
+    let boards = cmd::run(project.cargo().args(check).current_dir(project.boards()));
+    host.and(boards).map(one)
+}
+
+fn clippy(project: &Project) -> Result<Outcome> {
+    install::components(project)?;
+    let mut host = project.cargo();
+    host.args(["clippy", "--locked", "--workspace", "--all-targets", "--all-features"]);
+    cmd::run(host.args(["--", "-D", "warnings"]))?;
+    let mut boards = project.cargo();
+    boards.current_dir(project.boards()).args(["clippy", "--locked"]);
+    boards.args(BOARDS_ON_HOST.iter().flat_map(|b| ["--package", b]));
+    boards.arg("--target-dir").arg(project.target.join("boards"));
+    cmd::run(boards.args(["--", "-D", "warnings"])).map(one)
+}
+
+fn doc(project: &Project) -> Result<Outcome> {
+    let mut cargo = project.cargo();
+    cargo.env("RUSTDOCFLAGS", "-D warnings");
+    cargo.args(["doc", "--locked", "--workspace", "--no-deps", "--all-features"]);
+    cmd::run(&mut cargo).map(one)
+}
+
+fn test(project: &Project) -> Result<Outcome> {
+    let mut cargo = project.cargo();
+    cargo.args(["test", "--locked", "--workspace", "--no-fail-fast"]);
+    counted(&mut cargo, &mut std::io::stdout())
+}
+
+/// Runs tests and adds up what their runners say.
+fn counted(command: &mut Command, out: &mut impl Write) -> Result<Outcome> {
+    let mut counts = Counts::default();
+    let status = cmd::tee(command, out, |line| counts.add_test_line(line))?;
+    if counts.failed > 0 {
+        return Ok(Outcome::Ran(counts));
+    }
+    cmd::ended(command, status)?;
+    if counts.passed == 0 {
+        bail!("`{}` ran no test", cmd::shown(command));
+    }
+    Ok(Outcome::Ran(counts))
+}
+
+fn bare_metal(project: &Project) -> Result<Outcome> {
+    // Nothing to build with is not the code's fault; being mandatory, the part fails all the same.
+    let toolchain = match toolchain::prepare() {
+        Ok(toolchain) => toolchain,
+        Err(error) => return Ok(Outcome::CannotRun(format!("{error:#}"))),
+    };
+    // One call a target: a single call would unify features over the targets.
+    for target in TARGETS {
+        let mut cargo = toolchain.cargo(&project.root);
+        cargo.args(["build", "--locked", "--no-default-features", "--target", target]);
+        cargo.args(BARE_METAL.iter().flat_map(|c| ["--package", c]));
+        cargo.arg("--target-dir").arg(project.bare_metal_target());
+        cmd::run(&mut cargo)?;
+    }
+    Ok(one(()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Result<Outcome> {
+        // Kept apart from the output of this test: an outer run would count these lines.
+        counted(Command::new("sh").args(["-c", script]), &mut std::io::sink())
+    }
+
+    #[test]
+    fn a_run_without_tests_is_no_success() {
+        assert!(shell("true").is_err());
+        assert!(shell("echo 'test result: ok. 0 passed; 0 failed; 0 ignored'").is_err());
+    }
+
+    #[test]
+    fn a_runner_that_dies_is_no_success() {
+        assert!(shell("echo 'test result: ok. 2 passed; 0 failed; 0 ignored'; exit 1").is_err());
+    }
+
+    #[test]
+    fn tests_are_added_up() {
+        let line = "echo 'test result: ok. 2 passed; 0 failed; 1 ignored; 0 measured';";
+        let Outcome::Ran(counts) = shell(&line.repeat(2)).unwrap() else { panic!("not run") };
+        assert_eq!(counts, Counts { passed: 4, failed: 0, skipped: 2 });
+        let bad = "echo 'test result: FAILED. 1 passed; 3 failed; 0 ignored'; exit 101";
+        let Outcome::Ran(counts) = shell(bad).unwrap() else { panic!("not run") };
+        assert_eq!(counts, Counts { passed: 1, failed: 3, skipped: 0 });
+    }
+}
