@@ -2,6 +2,8 @@
 
 mod world;
 
+use std::collections::HashMap;
+use std::rc::Rc;
 use unisono_core::schedule::{Aggregators, Flow, Nodes, Order, Owners, Schedule, Tally, Traffic};
 use unisono_core::{DType, Kind, Layout, Move, Rank, ReduceOp};
 use world::{Dice, Exprs, Outcome, count, layout, route, routes, run};
@@ -55,11 +57,16 @@ fn check(schedule: &Schedule) {
         let pieces = 3 * u64::from(n) + 1;
         let reference = layout(kind, n, root, pieces, 1);
         let mut exprs = Exprs::new();
-        let seen: Vec<Seen> = (0..reference.chunks())
+        // Equal routes for equal blocks do the same: one run is enough.
+        let mut known = HashMap::new();
+        let seen: Vec<Rc<Seen>> = (0..reference.chunks())
             .map(|chunk| {
-                let steps = check_chunk(schedule, &reference, chunk, &mut exprs).steps;
-                let flows = count(&reference, &routes(schedule, &reference, chunk));
-                Seen { steps, flows }
+                let routes = routes(schedule, &reference, chunk);
+                let flows = count(&reference, &routes);
+                let block = format!("{:?}", reference.block(chunk));
+                let mut run = || check_chunk(schedule, &reference, chunk, &mut exprs).steps;
+                let seen = known.entry((block, routes));
+                Rc::clone(seen.or_insert_with(|| Rc::new(Seen { steps: run(), flows })))
             })
             .collect();
         for count in 0..=pieces {
@@ -128,7 +135,7 @@ fn check_copies(routes: &[Vec<Move>], context: &str) {
 }
 
 /// Bytes counted over all routes of all chunks, against the formulas.
-fn check_cost(schedule: &Schedule, layout: &Layout, seen: &[Seen]) {
+fn check_cost(schedule: &Schedule, layout: &Layout, seen: &[Rc<Seen>]) {
     let seen = &seen[..layout.chunks() as usize];
     if let Some(last) = seen.len().checked_sub(1) {
         // A route depends on the number of the chunk, not on how many there are.
@@ -151,7 +158,7 @@ fn check_cost(schedule: &Schedule, layout: &Layout, seen: &[Seen]) {
     assert_eq!(cost.sent_total, counted.iter().map(|t| t.received).sum::<u128>());
 }
 
-fn counted(schedule: &Schedule, layout: &Layout, seen: &[Seen], dtype: DType) -> Vec<Traffic> {
+fn counted(schedule: &Schedule, layout: &Layout, seen: &[Rc<Seen>], dtype: DType) -> Vec<Traffic> {
     let members = usize::from(schedule.members(layout.ranks));
     let mut all = vec![Traffic::default(); members];
     for (chunk, seen) in seen.iter().enumerate() {

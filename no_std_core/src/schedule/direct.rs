@@ -5,7 +5,7 @@
 //! the other collectives name the owner themselves. Per element of a chunk:
 //!
 //! * reduction: the owner receives `N-1` leaves (an aggregator `N`), every other rank sends one;
-//! * distribution: the owner sends `N-1` results (an aggregator `N`), every other rank receives one;
+//! * distribution: the owner sends `N-1` results (an aggregator `N`), every other rank receives 1;
 //! * all-to-all: one result from the source to the destination, nothing for a pair with itself.
 //!
 //! | collective | steps | elements sent by rank i with share `s_i` of the chunks, M = count |
