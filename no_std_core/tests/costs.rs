@@ -1,7 +1,7 @@
 //! Steps and bytes for review: the golden table, and the headline formulas of the file headers.
 
 use std::fmt::Write as _;
-use unisono_core::schedule::{Aggregators, Nodes, Owners, Schedule};
+use unisono_core::schedule::{Aggregators, Nodes, Owners, Schedule, Tally};
 use unisono_core::{DType, Kind, Layout, Rank};
 
 /// Divisible by all the group sizes of the table.
@@ -147,4 +147,23 @@ fn fingerprints_are_stable_and_distinct() {
     let [a, b] = renamed.map(|n| Schedule::Hierarchical(n.unwrap()).fingerprint());
     assert_eq!(a, b, "only the grouping counts");
     assert!(size_of::<Schedule>() <= 300);
+}
+
+/// With the hinted number of chunks in flight every member that works at all has something to send.
+#[test]
+fn the_window_hint_keeps_everybody_busy() {
+    for n in [2, 3, 4, 7, 8, 16] {
+        for (name, schedule) in schedules(n) {
+            let layout = layout(Kind::AllReduce, n, 0, COUNT, 1);
+            let window = u64::from(schedule.window_hint(n));
+            for first in 0..2 * window {
+                for rank in 0..schedule.members(n) {
+                    let sends =
+                        |chunk| schedule.flow(&layout, chunk, rank).sent != Tally::default();
+                    let busy = (first..first + window).any(sends);
+                    assert!(busy, "{name} N={n}: rank {rank} idles from chunk {first}");
+                }
+            }
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! The planner on groups whose best plan can be worked out by hand.
 
-use unisono_core::plan::{Call, LinkModel, choose, predict, shares};
+use unisono_core::plan::{Call, LinkModel, candidates, choose, predict, shares};
 use unisono_core::schedule::{Aggregators, Nodes, Order, Owners, Schedule};
 use unisono_core::{DType, Kind, Layout, ReduceOp};
 
@@ -116,7 +116,7 @@ fn shares_of_odd_groups() {
     assert_eq!(shares(2, &[link(1.0); 129]), None);
 }
 
-fn candidates() -> Vec<Schedule> {
+fn eight() -> Vec<Schedule> {
     vec![
         Schedule::Ring,
         Schedule::Direct(Owners::equal(8).unwrap()),
@@ -136,7 +136,7 @@ fn call(kind: Kind, count: u64, chunk: u64, order: Order) -> Call {
 #[test]
 fn small_messages_want_few_steps_and_large_ones_few_bytes() {
     let model = [LinkModel { alpha_ns: 5_000.0, ns_per_byte: 0.1, fold_ns_per_byte: 0.05 }; 8];
-    let all = candidates();
+    let all = eight();
     let name = |choice: unisono_core::plan::Choice| all[choice.best.index].name();
     let small = choose(&all, &call(Kind::AllReduce, 64, 4096, Order::Any), &model).unwrap();
     assert_eq!(name(small), "one-shot");
@@ -164,6 +164,31 @@ fn the_canonical_order_restricts_the_choice() {
     assert_eq!(choose(&all[..1], &Call { op: ReduceOp::Sum, ..call }, &model), None);
 }
 
+#[test]
+fn candidates_are_complete_and_the_best_shares_win() {
+    let nodes = Nodes::even(4, 2).unwrap();
+    let names = |model: &[LinkModel], nodes| {
+        let all = candidates(4, model, nodes);
+        all.iter().map(Schedule::name).collect::<Vec<_>>()
+    };
+    let plain = ["direct", "one-shot", "halving-doubling", "binomial", "ring", "double-tree"];
+    assert_eq!(names(&links([1.0; 4]), None), plain);
+    assert_eq!(names(&links([1.0, 1.0, 1.0, 0.1, 1.0]), Some(&nodes)).len(), 9);
+    assert_eq!(names(&links([1.0; 3]), None), [""; 0]);
+    assert_eq!(candidates(4, &links([1.0; 4]), Some(&Nodes::even(5, 1).unwrap())).len(), 6);
+
+    let model = links([100.0, 100.0, 100.0, 25.0]);
+    let all = candidates(4, &model, None);
+    let mut call = call(Kind::AllReduce, M, M / 2400, Order::Canonical);
+    call.layout.ranks = 4;
+    let choice = choose(&all, &call, &model).unwrap();
+    assert!(near(choice.best.prediction.ns, choice.best.prediction.lower_bound_ns));
+    assert_eq!(
+        all[choice.best.index],
+        Schedule::Direct(Owners::weighted(4, &[1, 1, 1, 0]).unwrap())
+    );
+}
+
 /// No prediction is below the bound, whatever the group; the bound is one number per group.
 #[test]
 fn nothing_beats_the_lower_bound() {
@@ -176,7 +201,7 @@ fn nothing_beats_the_lower_bound() {
             model[5].fold_ns_per_byte *= 4.0;
             for count in [0, 1, 1000, 1 << 30] {
                 let mut bound = None;
-                for schedule in candidates() {
+                for schedule in eight() {
                     let layout = layout(kind, 8, count, 1024);
                     let Some(p) = predict(&schedule, &layout, DType::BF16, &model) else {
                         assert!(!schedule.supports(kind, 8));

@@ -43,7 +43,11 @@ pub use shares::{Shares, shares};
 
 use crate::dtype::{DType, ReduceOp};
 use crate::layout::{Kind, Layout};
-use crate::schedule::{Order, Schedule};
+use crate::schedule::{Aggregators, Nodes, Order, Owners, Schedule};
+use heapless::Vec;
+
+/// What [`candidates`] returns: about 2.4 KiB.
+pub type Candidates = Vec<Schedule, 9, u8>;
 
 /// How fast one member is; what `probe` measures.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -175,6 +179,30 @@ fn lower_bound(layout: &Layout, dtype: DType, model: &[LinkModel]) -> f64 {
     // The message that arrives last left some member: at least the smallest alpha passes.
     let alpha = model.iter().map(|link| link.alpha_ns).fold(f64::INFINITY, f64::min);
     alpha + (each * slowest).max(all / bandwidth).max(folded / folds)
+}
+
+/// Everything worth comparing for a group: every schedule, the direct one with equal and with the
+/// [best shares](shares), and the hierarchical one if `nodes` says where ranks live. Members of the
+/// model beyond `ranks` are aggregators.
+///
+/// Empty for a group that cannot be (no rank, too many members, a model that does not fit).
+#[must_use]
+pub fn candidates(ranks: u16, model: &[LinkModel], nodes: Option<&Nodes>) -> Candidates {
+    let mut all = Candidates::new();
+    let Some(shares) = shares(ranks, model) else { return all };
+    // The first of equals is chosen, so the simplest come first.
+    let equal = Owners::equal(ranks).map(Schedule::Direct);
+    let best = shares.owners().map(Schedule::Direct).filter(|best| equal.as_ref() != Some(best));
+    let aggregators = model.len() - usize::from(ranks);
+    let star = Aggregators::new(aggregators as u16).map(Schedule::Star);
+    let nodes = nodes.filter(|n| n.ranks() == ranks).cloned().map(Schedule::Hierarchical);
+    use Schedule::{Binomial, DoubleTree, HalvingDoubling, OneShot, Ring};
+    let simple = [OneShot, HalvingDoubling, Binomial, Ring, DoubleTree];
+    for schedule in equal.into_iter().chain(best).chain(simple).chain(star).chain(nodes) {
+        // There is a place for each of them.
+        let _ = all.push(schedule);
+    }
+    all
 }
 
 /// Picks the fastest candidate; of equal ones the first.

@@ -18,7 +18,7 @@
 //! The owner folds in rank order, all at once: canonical.
 //!
 //! Source: Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in
-//! MPICH", IJHPCA 19(1), 2005 (pairwise exchange); the shares are `docs/PLANNER.md`.
+//! MPICH", IJHPCA 19(1), 2005 (pairwise exchange). [`crate::plan::shares`] solves for the shares.
 
 use super::owners::Owners;
 use super::{Flow, gather_leaves, others, owner, spreads};

@@ -4,7 +4,7 @@
 //! "exactly the canonical tree" are statements about structure, not about numbers.
 
 use std::collections::HashMap;
-use unisono_core::schedule::{Flow, ROUTE_MAX, Schedule, Tally};
+use unisono_core::schedule::{Flow, Owners, ROUTE_MAX, Schedule, Tally};
 use unisono_core::{Form, Kind, Layout, Move, Rank, Route};
 
 /// Expressions by number: leaf `r` is the contribution of rank `r`; equal trees (up to the order of
@@ -64,6 +64,7 @@ struct Member {
     value: Option<Value>,
     stack: Vec<(u32, u8)>,
     sources: u16,
+    depth: usize,
     time: u32,
     result: Option<u32>,
 }
@@ -77,6 +78,8 @@ pub struct Outcome {
     pub steps: u32,
     /// Most sources folded at once.
     pub fan_in: u16,
+    /// Most accumulators that a fold needs at once.
+    pub depth: usize,
 }
 
 /// The routes of all members for one chunk.
@@ -260,7 +263,8 @@ impl<'a> World<'a> {
             return Err(format!("{key:?} is never received"));
         }
         let results = self.members.iter().map(|m| m.result).collect();
-        Ok(Outcome { results, steps: self.steps, fan_in: self.fan_in })
+        let depth = self.members.iter().map(|m| m.depth).max().unwrap_or(0);
+        Ok(Outcome { results, steps: self.steps, fan_in: self.fan_in, depth })
     }
 }
 
@@ -276,6 +280,7 @@ impl Member {
             level += 1;
         }
         self.stack.push((expr, level));
+        self.depth = self.depth.max(self.stack.len());
         self.sources += 1;
         self.time = self.time.max(value.time);
         Ok(())
@@ -322,5 +327,39 @@ impl Dice {
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
         self.0 as usize
+    }
+}
+
+/// The world must notice what it is there for.
+#[test]
+fn broken_routes_are_noticed() {
+    let layout = layout(Kind::AllReduce, 3, 0, 3, 1);
+    let good = routes(&Schedule::Direct(Owners::equal(3).unwrap()), &layout, 0);
+    let mut exprs = Exprs::new();
+    assert!(run(&layout, 0, &good, &mut exprs, |_| 0).is_ok());
+    // Every move of every route is needed.
+    for rank in 0..3 {
+        for at in 0..good[rank].len() {
+            let mut bad = good.clone();
+            let gone = bad[rank].remove(at);
+            assert!(run(&layout, 0, &bad, &mut exprs, |_| 0).is_err(), "{rank} without {gone:?}");
+        }
+    }
+    let with = |rank: usize, at: usize, mv| {
+        let mut bad = good.clone();
+        bad[rank].insert(at, mv);
+        bad
+    };
+    let bad = [
+        (with(1, 0, Move::Send { to: 0 }), "twice"),
+        (with(1, 1, Move::Send { to: 2 }), "never received"),
+        (with(0, 0, Move::Own { level: 0 }), "added twice"),
+        (with(0, 4, Move::Recv { from: 1, level: 0 }), "stuck"),
+        (with(2, 0, Move::Fold { last: true }), "folds nothing"),
+        (with(2, 2, Move::Own { level: 0 }), "finished"),
+    ];
+    for (routes, why) in bad {
+        let error = run(&layout, 0, &routes, &mut exprs, |_| 0).unwrap_err();
+        assert!(error.contains(why), "{error} instead of {why}");
     }
 }
