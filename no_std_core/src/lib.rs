@@ -23,6 +23,7 @@ pub mod fold;
 pub mod layout;
 pub mod machine;
 pub mod numeric;
+pub mod plan;
 pub mod route;
 pub mod schedule;
 pub mod time;

@@ -1,8 +1,8 @@
 //! Steps and bytes of a schedule as closed formulas; the headers of the algorithms state them.
 //!
 //! A route depends on its chunk only through the owner (or tree, or aggregator), which repeats with
-//! a short period. So a rank's bytes are the sum, over one period, of the elements in chunks of that
-//! class times what the class moves per element: no loop over chunks, whatever the count.
+//! a short period. So a rank's bytes are the sum, over one period, of the elements in chunks of
+//! that class times what the class moves per element: no loop over chunks, whatever the count.
 
 use super::{Schedule, direct, double_tree, halving_doubling, hierarchical, one_shot};
 use super::{ring, star, tree, turns};

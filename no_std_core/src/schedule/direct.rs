@@ -5,7 +5,7 @@
 //! the other collectives name the owner themselves. Per element of a chunk:
 //!
 //! * reduction: the owner receives `N-1` leaves (an aggregator `N`), every other rank sends one;
-//! * distribution: the owner sends `N-1` results (an aggregator `N`), every other rank receives one;
+//! * distribution: the owner sends `N-1` results (an aggregator `N`), every other rank receives 1;
 //! * all-to-all: one result from the source to the destination, nothing for a pair with itself.
 //!
 //! | collective | steps | elements sent by rank i with share `s_i` of the chunks, M = count |
@@ -18,7 +18,7 @@
 //! The owner folds in rank order, all at once: canonical.
 //!
 //! Source: Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in
-//! MPICH", IJHPCA 19(1), 2005 (pairwise exchange); the shares are `docs/PLANNER.md`.
+//! MPICH", IJHPCA 19(1), 2005 (pairwise exchange). [`crate::plan::shares`] solves for the shares.
 
 use super::owners::Owners;
 use super::{Flow, gather_leaves, others, owner, spreads};

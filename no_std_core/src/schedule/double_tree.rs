@@ -6,7 +6,8 @@
 //! tree 1 label `l` plays `N - l` for odd N, and `l - 1` (label 1: `N - 1`) for even N: each
 //! time odd labels become inner. Chunk `c` takes tree `c % 2`.
 //!
-//! With `ch` children (label 0: 1; odd labels: 0; even labels: 2, or 1 if `l + 1 = N`), per element:
+//! With `ch` children (label 0: 1; odd labels: 0; even labels: 2, or 1 if `l + 1 = N`), for each
+//! element of the chunk:
 //!
 //! * reduction: a rank but the root sends 1 (a leaf if `ch = 0`, else a partial sum), and every
 //!   rank receives `ch`;

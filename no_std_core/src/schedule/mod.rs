@@ -170,10 +170,12 @@ impl Schedule {
     /// Writes the moves of `rank` for `chunk`.
     ///
     /// The route is empty for a rank that takes no part, and for arguments that make no sense (a
-    /// collective that is not [supported](Self::supports), a rank or root outside the group).
+    /// collective that is not [supported](Self::supports), a rank or root outside the group), and
+    /// for a barrier, which has no chunks.
     /// Time: linear in the moves (hierarchical: in the ranks).
     pub fn route(&self, layout: &Layout, chunk: u64, rank: Rank, route: &mut Route<'_>) {
-        if !self.accepts(layout) || rank >= self.members(layout.ranks) {
+        let outside = rank >= self.members(layout.ranks);
+        if outside || !self.accepts(layout) || layout.kind == Kind::Barrier {
             return;
         }
         if layout.ranks == 1 {
@@ -216,7 +218,9 @@ impl Schedule {
         let most = match self {
             _ if ranks <= 1 => 2,
             Self::Ring => 6,
-            Self::Direct(_) | Self::OneShot | Self::Star(_) => ranks.saturating_mul(2) + 1,
+            Self::Direct(_) | Self::OneShot | Self::Star(_) => {
+                ranks.saturating_mul(2).saturating_add(1)
+            }
             Self::Binomial | Self::HalvingDoubling => 2 * log2_ceil(ranks) + 4,
             Self::DoubleTree => 8,
             Self::Hierarchical(nodes) => 2 * (nodes.largest() + nodes.count()),

@@ -1,10 +1,11 @@
 //! Ring: a chunk walks once around to be reduced and once more to be stored.
 //!
 //! Chunk `c` has owner `o = c % N` (or the rank that the collective names). The reduction starts at
-//! `o + 1` and ends at `o`; the result leaves `o` and stops at `o - 1`. With `d = (r - o - 1) mod N`
-//! the distance of rank `r` from the start, per element of the chunk:
+//! `o + 1` and ends at `o`; the result leaves `o` and stops at `o - 1`. Per element of the chunk,
+//! with `d = (r - o - 1) mod N` the distance of rank `r` from the start:
 //!
-//! * reduction: sends 1 if `d < N-1` (a leaf if `d = 0`, else a partial sum), receives 1 if `d > 0`;
+//! * reduction: sends 1 if `d < N-1` (a leaf if `d = 0`, else a partial sum) and receives 1 if
+//!   `d > 0`;
 //! * distribution: sends 1 if `d != N-2`, receives 1 if `d != N-1`.
 //!
 //! | collective | steps | elements sent by the busiest rank, equal turns, M = count |

@@ -49,7 +49,7 @@ impl Aggregators {
     /// The aggregator that a chunk goes through, in a group of `ranks` data ranks.
     #[must_use]
     pub const fn of(self, ranks: u16, chunk: u64) -> Rank {
-        ranks + (chunk % self.0 as u64) as Rank
+        ranks.saturating_add((chunk % self.0 as u64) as Rank)
     }
 }
 
