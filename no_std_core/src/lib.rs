@@ -18,6 +18,7 @@ extern crate std;
 pub mod dtype;
 pub mod fold;
 pub mod layout;
+pub mod reliable;
 pub mod route;
 pub mod time;
 pub mod wire;
