@@ -46,7 +46,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// The settings for a local network: time-outs 100 ms at first, then 5 ms to 1 s; a peer is
+    /// The settings for a local network: time-outs 100 ms at first, then 2 ms to 1 s; a peer is
     /// given up after 5 s and 5 time-outs; an idle one is left alone.
     #[must_use]
     pub const fn new(session: u32, side: Side) -> Self {
@@ -55,7 +55,7 @@ impl Config {
             side,
             first_seq: 0,
             rto_initial: Duration::from_millis(100),
-            rto_min: Duration::from_millis(5),
+            rto_min: Duration::from_millis(2),
             rto_max: Duration::from_secs(1),
             silence: Duration::from_secs(5),
             tries: 5,
