@@ -5,3 +5,4 @@ mod goodput;
 mod operations;
 mod pair;
 mod rules;
+mod world;

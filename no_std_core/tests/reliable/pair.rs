@@ -47,7 +47,7 @@ pub struct Faults {
     /// exceeds the distance of two packets, they overtake each other.
     pub delay: u64,
     pub jitter: u64,
-    /// Time to put a packet on the line, in microseconds: the link has room for one after the other.
+    /// Time to put a packet on the line, in microseconds; the link has room for one at a time.
     pub pace: u64,
 }
 

@@ -193,7 +193,7 @@ fn damaged_packets_are_refused() {
     }
     for cut in 0..len {
         assert!(decode(&out[..cut]).is_err(), "cut to {cut}");
-        assert!(encode(&whole, &mut out.clone()[..cut]).is_err(), "room of {cut}");
+        assert!(encode(&whole, &mut [0; MTU][..cut]).is_err(), "room of {cut}");
     }
     // The end of a message that is not there, under a checksum that matches.
     let odd = Packet { data: None, ..whole };
@@ -202,4 +202,86 @@ fn damaged_packets_are_refused() {
     let crc = unisono_core::wire::crc32c(&out[..len]).to_le_bytes();
     out[len..len + 4].copy_from_slice(&crc);
     assert_eq!(decode(&out[..len + 4]), Err(DecodeError::Malformed));
+}
+
+/// Packets that an end has to send now.
+fn drain(channel: &mut Channel) -> Vec<Vec<u8>> {
+    let mut out = [0; MTU];
+    let mut packets = Vec::new();
+    while let Some(len) = channel.poll_transmit(millis(1), &mut out) {
+        packets.push(out[..len].to_vec());
+    }
+    packets
+}
+
+fn tells(channel: &mut Channel) -> (u32, u8) {
+    let packets = drain(channel);
+    assert_eq!(packets.len(), 1);
+    let packet = decode(&packets[0]).expect("own packet");
+    (packet.ack, packet.credit)
+}
+
+#[test]
+fn nothing_is_sent_beyond_the_credit() {
+    let mut channel = Channel::new(config(Side::High));
+    (0..4).for_each(|i| channel.send(&[i]).expect("room"));
+    assert_eq!(drain(&mut channel).len(), 4);
+    let tell = |ack, credit| Packet { ack, credit, data: None, ..packet(0, false, b"") };
+    give(&mut channel, &tell(4, 1));
+    (4..8).for_each(|i| channel.send(&[i]).expect("room"));
+    assert_eq!(drain(&mut channel).len(), 1);
+    give(&mut channel, &tell(4, 3));
+    assert_eq!(drain(&mut channel).len(), 2);
+    // Packets that were overtaken take nothing back.
+    give(&mut channel, &tell(4, 1));
+    give(&mut channel, &tell(2, 4));
+    assert_eq!(drain(&mut channel).len(), 0);
+    give(&mut channel, &tell(5, 3));
+    assert_eq!(drain(&mut channel).len(), 1);
+    assert_eq!(channel.fault(), None);
+}
+
+#[test]
+fn a_reader_tells_when_it_has_room_again() {
+    let mut channel = Channel::new(config(Side::High));
+    (0..4).for_each(|seq| give(&mut channel, &packet(seq, true, b"")));
+    assert_eq!(tells(&mut channel), (4, 0));
+    channel.recv(&mut []).expect("message");
+    assert_eq!(tells(&mut channel), (4, 1), "the peer was told to stop");
+    channel.recv(&mut []).expect("message");
+    assert_eq!(drain(&mut channel).len(), 0, "one more is no news");
+    channel.recv(&mut []).expect("message");
+    assert_eq!(tells(&mut channel), (4, 3), "half of the window is");
+}
+
+#[test]
+fn a_pause_is_no_silence_even_on_a_bad_link() {
+    let mut channel = Channel::new(config(Side::High));
+    channel.send(b"x").expect("room");
+    for _ in 0..20 {
+        assert!(channel.poll_transmit(millis(1), &mut [0; MTU]).is_some());
+        let at = channel.poll_timeout().expect("it waits");
+        channel.handle_timeout(at);
+        give(&mut channel, &Packet { data: None, ..packet(0, false, b"") });
+    }
+    assert_eq!(channel.stats().timeouts, 20);
+    assert!(channel.poll_transmit(millis(1), &mut [0; MTU]).is_some());
+    channel.handle_timeout(millis(3_600_000));
+    assert_eq!(channel.fault(), None, "the time-outs before a sign of life do not count");
+}
+
+#[test]
+fn a_peer_that_is_heard_is_not_asked() {
+    let keep_alive = Some(Duration::from_secs(2));
+    let mut channel = Channel::new(Config { keep_alive, ..config(Side::High) });
+    let mut out = [0; MTU];
+    for seq in 0..20 {
+        let now = millis(1_500 * u64::from(seq));
+        let len = encode(&packet(seq, true, b""), &mut out).expect("fits");
+        channel.handle_packet(now, &out[..len]);
+        assert_eq!(channel.recv(&mut []), Ok(0));
+        let len = channel.poll_transmit(now, &mut out).expect("an answer");
+        assert!(!decode(&out[..len]).expect("own packet").ping);
+        assert_eq!(channel.poll_timeout(), Some(now + Duration::from_secs(2)));
+    }
 }
