@@ -24,6 +24,7 @@ pub mod layout;
 pub mod machine;
 pub mod numeric;
 pub mod plan;
+pub mod reliable;
 pub mod route;
 pub mod schedule;
 pub mod time;

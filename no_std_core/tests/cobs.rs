@@ -9,7 +9,7 @@ const LONGEST: usize = 600;
 fn messages() -> impl Strategy<Value = Vec<Vec<u8>>> {
     // Zeros are frequent, and lengths cross the 254-byte blocks of the encoding.
     let byte = prop_oneof![Just(0u8), any::<u8>()];
-    prop::collection::vec(prop::collection::vec(byte, 1..LONGEST), 1..6)
+    prop::collection::vec(prop::collection::vec(byte, 0..LONGEST), 1..6)
 }
 
 fn stream(messages: &[Vec<u8>]) -> Vec<u8> {
@@ -79,6 +79,12 @@ fn room_is_checked_first() {
         assert!(out.iter().all(|&b| b == 0xee), "nothing is written");
         assert!(cobs_encode(&message, &mut out).is_ok());
     }
+}
+
+#[test]
+fn an_empty_message_is_a_message() {
+    assert_eq!(stream(&[vec![]]), [1, 0]);
+    assert_eq!(read(&[0, 1, 0, 0], 1, 8), (vec![vec![]], 0));
 }
 
 #[test]

@@ -8,7 +8,9 @@ use super::envelope::EncodeError;
 /// Bytes that the encoding of `len` bytes takes at most, the closing 0 included.
 #[must_use]
 pub const fn cobs_max(len: usize) -> usize {
-    ::cobs::max_encoding_length(len).saturating_add(1)
+    // The library counts nothing for the empty message; see `cobs_encode`.
+    let code = if len == 0 { 1 } else { ::cobs::max_encoding_length(len) };
+    code.saturating_add(1)
 }
 
 /// Writes the encoding of `message` and its closing 0 to the start of `out`; returns their length.
@@ -19,7 +21,12 @@ pub fn cobs_encode(message: &[u8], out: &mut [u8]) -> Result<usize, EncodeError>
     if out.len() < cobs_max(message.len()) {
         return Err(EncodeError::Room);
     }
-    let len = ::cobs::try_encode(message, out).map_err(|_| EncodeError::Room)?;
+    let mut len = ::cobs::try_encode(message, out).map_err(|_| EncodeError::Room)?;
+    if message.is_empty() {
+        // The library writes nothing then, and a reader could not tell it from an idle line.
+        *out.first_mut().ok_or(EncodeError::Room)? = 1;
+        len = 1;
+    }
     *out.get_mut(len).ok_or(EncodeError::Room)? = 0;
     Ok(len + 1)
 }
@@ -52,7 +59,7 @@ impl<'a> CobsReader<'a> {
     /// Takes bytes from the front of `input` up to the end of a message; moves `input` past them.
     ///
     /// Returns the message, or `None` once `input` is empty and more bytes are needed: call it in a
-    /// loop until then. Empty messages (zeros in a row, as an idle line may give) are passed over.
+    /// loop until then. Zeros in a row, as an idle line may give, are passed over.
     pub fn next<'s>(&'s mut self, input: &mut &[u8]) -> Option<&'s [u8]> {
         loop {
             let (&byte, rest) = input.split_first()?;
