@@ -149,6 +149,30 @@ fn small_messages_want_few_steps_and_large_ones_few_bytes() {
     assert!(second.prediction.ns >= large.best.prediction.ns);
 }
 
+/// The stated formulas with numbers: steps, busiest place, longest path, and the bound of folding.
+#[test]
+fn predictions_are_the_stated_formulas() {
+    let mut model = [LinkModel { alpha_ns: 7.0, ns_per_byte: 0.5, fold_ns_per_byte: 0.0 }; 8];
+    model[2].alpha_ns = 11.0;
+    let ns = |s: &Schedule, kind, model: &[LinkModel]| {
+        predict(s, &layout(kind, 8, 1000, 1000), DType::F32, model).unwrap()
+    };
+    // One chunk of 4000 bytes down a chain of seven: the path, not the 4000 bytes of a rank.
+    let chain = ns(&Schedule::Ring, Kind::Broadcast, &model);
+    assert!(near(chain.ns, 7.0 * 11.0 + 7.0 * 4000.0 * 0.5), "{chain:?}");
+    assert!(near(chain.lower_bound_ns, 7.0 + 4000.0 * 0.5), "{chain:?}");
+    // One step, but seven values through every rank.
+    let shot = ns(&Schedule::OneShot, Kind::AllReduce, &model);
+    assert!(near(shot.ns, 11.0 + 7.0 * 4000.0 * 0.5), "{shot:?}");
+    // All-reduce: 2 * 7 * 4000 bytes over the bandwidth of eight.
+    assert!(near(shot.lower_bound_ns, 7.0 + 2.0 * 7.0 * 4000.0 * 0.5 / 8.0), "{shot:?}");
+    // Folding at 10 ns a byte outweighs the wires: 7 values, spread over eight ranks at best.
+    let slow = model.map(|l| LinkModel { fold_ns_per_byte: 10.0, ..l });
+    let shot = ns(&Schedule::OneShot, Kind::AllReduce, &slow);
+    assert!(near(shot.ns, 11.0 + 7.0 * 4000.0 * 10.0), "{shot:?}");
+    assert!(near(shot.lower_bound_ns, 7.0 + 7.0 * 4000.0 * 10.0 / 8.0), "{shot:?}");
+}
+
 #[test]
 fn the_canonical_order_restricts_the_choice() {
     let model = [LinkModel { alpha_ns: 1.0, ns_per_byte: 0.1, fold_ns_per_byte: 0.0 }; 8];

@@ -257,6 +257,13 @@ fn errors_say_what_is_wrong() {
     assert_eq!(with(2, 255), Err(DecodeError::Truncated));
     assert_eq!(with(4, good[4] ^ 1), Err(DecodeError::BadCrc));
     assert_eq!(frame::encode(&header, &[1], &mut [0; 300]), Err(EncodeError::Payload));
+    // A byte in the header's length that the header does not use.
+    let mut long = good[..good.len() - TRAILER].to_vec();
+    long[2] += 1;
+    long.push(0);
+    let crc = crc32c_append(0, &long);
+    long.extend(crc.to_le_bytes());
+    assert_eq!(frame::decode(&long), Err(DecodeError::Malformed));
     // A payload that the header does not announce, under a checksum that matches.
     let mut long = good[..good.len() - TRAILER].to_vec();
     long.push(0);

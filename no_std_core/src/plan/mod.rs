@@ -182,8 +182,8 @@ fn lower_bound(layout: &Layout, dtype: DType, model: &[LinkModel]) -> f64 {
 }
 
 /// Everything worth comparing for a group: every schedule, the direct one with equal and with the
-/// [best shares](shares), and the hierarchical one if `nodes` says where ranks live. Members of the
-/// model beyond `ranks` are aggregators.
+/// [best shares](shares()), and the hierarchical one if `nodes` says where ranks live. Members of
+/// the model beyond `ranks` are aggregators.
 ///
 /// Empty for a group that cannot be (no rank, too many members, a model that does not fit).
 #[must_use]
