@@ -191,11 +191,13 @@ impl<M: Copy, const W: usize, const R: usize, const P: usize> Machine<M, W, R, P
     #[must_use]
     pub fn progress(&self) -> u64 {
         let Some(cfg) = &self.cfg else { return 0 };
+        let all = cfg.layout.output_len(cfg.rank);
         if self.base >= self.chunks {
-            return cfg.layout.output_len(cfg.rank);
+            return all;
         }
         match cfg.layout.kind {
-            Kind::AllReduce | Kind::Broadcast => self.base * cfg.layout.chunk,
+            // An aggregator takes part in every chunk and has no output.
+            Kind::AllReduce | Kind::Broadcast => (self.base * cfg.layout.chunk).min(all),
             _ => 0,
         }
     }
@@ -422,10 +424,18 @@ fn reserve(cfg: &Config) -> u16 {
     2 + (accs as u16).min(ACCS_MAX as u16)
 }
 
+impl Config {
+    /// The fewest scratch slots a chunk with which the call runs: see the head of the module.
+    #[must_use]
+    pub fn slots_min(&self) -> u8 {
+        let contributions = if self.by_bytes != 0 && self.op.is_some() { 2 } else { 0 };
+        if self.layout.ranks == 1 { 1 } else { reserve(self) as u8 + contributions }
+    }
+}
+
 /// Slots that a lane needs at least: see the proof at the head of this module.
 pub(crate) fn check_slots(cfg: &Config) -> Result<(), ConfigError> {
-    let contributions = if cfg.by_bytes != 0 && cfg.op.is_some() { 2 } else { 0 };
-    let least = if cfg.layout.ranks == 1 { 1 } else { reserve(cfg) as u8 + contributions };
+    let least = cfg.slots_min();
     if cfg.slots < least || cfg.slots > 31 {
         return Err(ConfigError::Slots { slots: cfg.slots, least });
     }

@@ -121,6 +121,9 @@ impl<M: Copy, const R: usize> Lane<M, R> {
                 },
                 Segment::Fold { last } => {
                     if self.is_in_output(cfg, last) {
+                        if !self.is_ready(cfg, source) {
+                            return None;
+                        }
                         self.stored(Some(cfg));
                         continue;
                     }
