@@ -27,3 +27,16 @@ fn an_aggregator_makes_no_progress() {
     let star = Schedule::Star(Aggregators::new(1).unwrap());
     World::new().run(&Case::new(star, Kind::AllReduce, 2, 3));
 }
+
+/// What an aggregator only hands on has no place in an output: it goes through a slot.
+#[test]
+fn an_aggregator_hands_results_on() {
+    let star = Schedule::Star(Aggregators::new(1).unwrap());
+    for kind in [Kind::Broadcast, Kind::AllGather] {
+        for join in [Join::Span, Join::Put, Join::Bytes] {
+            let mut case = Case::new(star.clone(), kind, 3, 5);
+            case.joins = Joins::All(join);
+            World::new().run(&case);
+        }
+    }
+}

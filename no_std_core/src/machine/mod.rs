@@ -243,7 +243,7 @@ impl<M: Copy, const W: usize, const R: usize, const P: usize> Machine<M, W, R, P
             let (lo, hi) = match lane.job {
                 Job::Fold { whole: true, .. } => (lane.pc, lane.end),
                 Job::Fold { lo, hi, .. } => (lo, hi),
-                Job::Store => (lane.pc, lane.end),
+                Job::Store { .. } => (lane.pc, lane.end),
                 Job::None | Job::Unpark => (0, 0),
             };
             (lo..hi).filter_map(move |i| {
