@@ -176,7 +176,7 @@ impl Member {
             deadline: None,
         };
         self.engine.limit(&mut config);
-        config.slots = config.slots_least();
+        config.slots = config.slots_min();
         config.deadline = Some(self.now().saturating_add(self.timeout));
         let channel = (self.engine.next_op() % CALLS_MAX as u64) as usize;
         let bytes = config.slot_bytes() * u64::from(config.slots) * u64::from(config.window);

@@ -1,12 +1,12 @@
 //! Exhaustive small worlds: every schedule, every collective, every root, up to 16 ranks.
 
-mod world;
+mod symbolic;
 
 use std::collections::HashMap;
 use std::rc::Rc;
 use unisono_core::schedule::{Aggregators, Flow, Nodes, Order, Owners, Schedule, Tally, Traffic};
 use unisono_core::{DType, Kind, Layout, Move, Rank, ReduceOp};
-use world::{Dice, Exprs, Outcome, count, layout, route, routes, run};
+use symbolic::{Dice, Exprs, Outcome, count, layout, route, routes, run};
 
 const RANKS: u16 = 16;
 

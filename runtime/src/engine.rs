@@ -83,7 +83,7 @@ where
     }
 
     /// Fills in what this member's device and links can do, as [`Engine::begin`] will, so that the
-    /// caller can ask [`Config::slots_least`] before.
+    /// caller can ask [`Config::slots_min`] before.
     pub fn limit(&self, config: &mut Config) {
         limit(&self.device, &self.links, config);
     }

@@ -185,12 +185,6 @@ impl Config {
         self.bytes(elems, Form::Partial).next_multiple_of(64)
     }
 
-    /// Fewest scratch slots a chunk that this call can run with.
-    #[must_use]
-    pub fn slots_least(&self) -> u8 {
-        super::slots_least(self)
-    }
-
     pub(super) fn check(&self, window_max: usize, members_max: usize) -> Result<(), ConfigError> {
         let Layout { kind, ranks, root, chunk, .. } = self.layout;
         let members = self.schedule.members(ranks);

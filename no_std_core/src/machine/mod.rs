@@ -191,11 +191,13 @@ impl<M: Copy, const W: usize, const R: usize, const P: usize> Machine<M, W, R, P
     #[must_use]
     pub fn progress(&self) -> u64 {
         let Some(cfg) = &self.cfg else { return 0 };
+        let all = cfg.layout.output_len(cfg.rank);
         if self.base >= self.chunks {
-            return cfg.layout.output_len(cfg.rank);
+            return all;
         }
         match cfg.layout.kind {
-            Kind::AllReduce | Kind::Broadcast => self.base * cfg.layout.chunk,
+            // An aggregator takes part in every chunk and has no output.
+            Kind::AllReduce | Kind::Broadcast => (self.base * cfg.layout.chunk).min(all),
             _ => 0,
         }
     }
@@ -241,7 +243,7 @@ impl<M: Copy, const W: usize, const R: usize, const P: usize> Machine<M, W, R, P
             let (lo, hi) = match lane.job {
                 Job::Fold { whole: true, .. } => (lane.pc, lane.end),
                 Job::Fold { lo, hi, .. } => (lo, hi),
-                Job::Store => (lane.pc, lane.end),
+                Job::Store { .. } => (lane.pc, lane.end),
                 Job::None | Job::Unpark => (0, 0),
             };
             (lo..hi).filter_map(move |i| {
@@ -434,19 +436,20 @@ fn reserve(cfg: &Config) -> u16 {
     2 + (accs as u16).min(ACCS_MAX as u16)
 }
 
-/// Slots that a lane needs at least: see the proof at the head of this module.
-fn slots_least(cfg: &Config) -> u8 {
-    let contributions = if cfg.by_bytes != 0 && cfg.op.is_some() { 2 } else { 0 };
-    if cfg.layout.ranks == 1 { 1 } else { reserve(cfg) as u8 + contributions }
+impl Config {
+    /// The fewest scratch slots a chunk with which the call runs: see the head of the module.
+    #[must_use]
+    pub fn slots_min(&self) -> u8 {
+        let contributions = if self.by_bytes != 0 && self.op.is_some() { 2 } else { 0 };
+        if self.layout.ranks == 1 { 1 } else { reserve(self) as u8 + contributions }
+    }
 }
 
-/// Most slots a lane can keep track of.
-const SLOTS_MAX: u8 = 31;
-
-fn check_slots(cfg: &Config) -> Result<(), ConfigError> {
-    let (slots, least) = (cfg.slots, slots_least(cfg));
-    if slots < least || slots > SLOTS_MAX {
-        return Err(ConfigError::Slots { slots, least });
+/// Slots that a lane needs at least: see the proof at the head of this module.
+pub(crate) fn check_slots(cfg: &Config) -> Result<(), ConfigError> {
+    let least = cfg.slots_min();
+    if cfg.slots < least || cfg.slots > 31 {
+        return Err(ConfigError::Slots { slots: cfg.slots, least });
     }
     Ok(())
 }
