@@ -37,10 +37,7 @@ impl<M: Copy, const W: usize, const R: usize, const P: usize> Machine<M, W, R, P
         let Some(cfg) = &self.cfg else { return Err(Refused::Discard) };
         let lane = &mut self.lanes[at];
         if matches!(lane.moves[index], Move::Store { .. }) {
-            let Some(out) = output_of(cfg, lane.chunk) else { return Err(Refused::Discard) };
-            // In place, the result would overwrite an input that is still being sent.
-            let free = !cfg.in_place || lane.input_unsent == 0;
-            return if free { Ok(Place::Output(out)) } else { Err(Refused::Later) };
+            return lane.result_place(cfg).ok_or(Refused::Later);
         }
         match lane.take_slot(cfg.slots) {
             Some(slot) => Ok(Place::Slot(lane.slot_base + u32::from(slot))),
@@ -143,24 +140,22 @@ impl<M: Copy, const W: usize, const R: usize, const P: usize> Machine<M, W, R, P
         received: Option<Place<M>>,
     ) -> bool {
         self.credit(from, data.limit);
-        let Some((index, at)) = self.expecting(from, data) else {
-            self.fail(Abort::Protocol { rank: from });
-            return false;
-        };
+        let Some((index, at)) = self.expecting(from, data) else { return self.protocol(from) };
         let Some(cfg) = &self.cfg else { return false };
         let lane = &mut self.lanes[at];
         let (place, window, handle) = match payload {
             Some(Payload::At { mem, window, handle }) => (Place::Peer(mem), window, Some(handle)),
-            Some(Payload::Put) if data.phase == Phase::Result => {
-                (Place::Output(output_of(cfg, lane.chunk).unwrap_or(0)), None, None)
+            Some(Payload::Put) if data.phase == Phase::Result && cfg.puts >> from & 1 != 0 => {
+                match output_of(cfg, lane.chunk) {
+                    Some(out) => (Place::Output(out), None, None),
+                    None => return self.protocol(from),
+                }
             }
-            Some(Payload::Placed) if received.is_some() => {
-                (received.unwrap_or(Place::Output(0)), None, None)
-            }
-            _ => {
-                self.fail(Abort::Protocol { rank: from });
-                return false;
-            }
+            Some(Payload::Placed) => match received {
+                Some(place) => (place, None, None),
+                None => return self.protocol(from),
+            },
+            Some(Payload::Put) | None => return self.protocol(from),
         };
         let (form, weight) = (data.form, data.weight);
         lane.arrive(
@@ -171,6 +166,12 @@ impl<M: Copy, const W: usize, const R: usize, const P: usize> Machine<M, W, R, P
             self.grant();
         }
         handle.is_some()
+    }
+
+    /// A peer has sent what it must not; nothing of it is kept.
+    fn protocol(&mut self, rank: Rank) -> bool {
+        self.fail(Abort::Protocol { rank });
+        false
     }
 
     /// A send's memory may be changed again.
@@ -201,7 +202,7 @@ impl<M: Copy, const W: usize, const R: usize, const P: usize> Machine<M, W, R, P
                     lane.folded(self.cfg.as_ref(), to, last);
                 }
             }
-            Job::Store => {
+            Job::Store { to } => {
                 let index = usize::from(lane.pc);
                 if let Some(a) = lane.arrival_mut(index)
                     && let Some(handle) = a.handle.take()
@@ -209,7 +210,7 @@ impl<M: Copy, const W: usize, const R: usize, const P: usize> Machine<M, W, R, P
                     give_back(a.from, handle);
                 }
                 lane.job = Job::None;
-                lane.stored(self.cfg.as_ref());
+                lane.stored(to);
             }
             Job::Unpark => {
                 lane.job = Job::None;
@@ -299,10 +300,9 @@ impl<M: Copy, const R: usize> Lane<M, R> {
         self.advance();
     }
 
-    /// The result lies in the output: it is the new value.
-    pub(super) fn stored(&mut self, cfg: Option<&Config>) {
-        let at = cfg.and_then(|c| output_of(c, self.chunk)).unwrap_or(0);
-        self.value = Some((Place::Output(at), Form::Final));
+    /// The result is here: it is the new value.
+    pub(super) fn stored(&mut self, at: Place<M>) {
+        self.value = Some((at, Form::Final));
         self.finished = true;
         self.advance();
     }

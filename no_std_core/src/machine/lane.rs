@@ -44,8 +44,8 @@ pub(super) enum Job<M> {
     None,
     /// Folding the moves `lo..hi` into `to`; `level` of the result.
     Fold { lo: u16, hi: u16, level: u8, whole: bool, to: Place<M> },
-    /// Storing a received result into the output.
-    Store,
+    /// Storing a received result.
+    Store { to: Place<M> },
     /// Moving the parked result from its slot to the output.
     Unpark,
 }

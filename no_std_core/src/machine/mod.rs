@@ -191,11 +191,13 @@ impl<M: Copy, const W: usize, const R: usize, const P: usize> Machine<M, W, R, P
     #[must_use]
     pub fn progress(&self) -> u64 {
         let Some(cfg) = &self.cfg else { return 0 };
+        let all = cfg.layout.output_len(cfg.rank);
         if self.base >= self.chunks {
-            return cfg.layout.output_len(cfg.rank);
+            return all;
         }
         match cfg.layout.kind {
-            Kind::AllReduce | Kind::Broadcast => self.base * cfg.layout.chunk,
+            // An aggregator takes part in every chunk and has no output.
+            Kind::AllReduce | Kind::Broadcast => (self.base * cfg.layout.chunk).min(all),
             _ => 0,
         }
     }
@@ -241,7 +243,7 @@ impl<M: Copy, const W: usize, const R: usize, const P: usize> Machine<M, W, R, P
             let (lo, hi) = match lane.job {
                 Job::Fold { whole: true, .. } => (lane.pc, lane.end),
                 Job::Fold { lo, hi, .. } => (lo, hi),
-                Job::Store => (lane.pc, lane.end),
+                Job::Store { .. } => (lane.pc, lane.end),
                 Job::None | Job::Unpark => (0, 0),
             };
             (lo..hi).filter_map(move |i| {

@@ -121,13 +121,16 @@ impl<M: Copy, const R: usize> Lane<M, R> {
                 },
                 Segment::Fold { last } => {
                     if self.is_in_output(cfg, last) {
-                        self.stored(Some(cfg));
+                        if !self.is_ready(cfg, source) {
+                            return None;
+                        }
+                        self.stored(Place::Output(output_of(cfg, self.chunk)?));
                         continue;
                     }
                     return self.fold(at, cfg, source, last, room);
                 }
                 Segment::Store => match self.store(at, cfg, room) {
-                    Stored::Already => self.stored(Some(cfg)),
+                    Stored::Already(place) => self.stored(place),
                     Stored::By(action) => return Some(action),
                     Stored::NotYet => return None,
                 },
@@ -241,16 +244,26 @@ impl<M: Copy, const R: usize> Lane<M, R> {
         let Some(arrival) = self.arrival(usize::from(self.pc)) else { return Stored::NotYet };
         let from = arrival.place;
         if !matches!(from, Place::Peer(_)) {
-            return Stored::Already;
+            return Stored::Already(from);
         }
-        let blocked = cfg.in_place && self.input_unsent > 0;
-        let Some(out) = output_of(cfg, self.chunk) else { return Stored::NotYet };
-        if blocked || !room.device() {
+        if !room.device() {
             return Stored::NotYet;
         }
-        self.job = Job::Store;
+        let Some(to) = self.result_place(cfg) else { return Stored::NotYet };
+        self.job = Job::Store { to };
         let bytes = cfg.bytes(self.elems, Form::Final);
-        Stored::By(Action::Copy { lane: at as u16, from, to: Place::Output(out), bytes })
+        Stored::By(Action::Copy { lane: at as u16, from, to, bytes })
+    }
+
+    /// Where a result that comes in goes: to the output or, on a member without one that hands it
+    /// on, to a slot. `None` while the place is taken.
+    pub(super) fn result_place(&mut self, cfg: &Config) -> Option<Place<M>> {
+        match output_of(cfg, self.chunk) {
+            // In place, the result would overwrite an input that is still being sent.
+            Some(_) if cfg.in_place && self.input_unsent > 0 => None,
+            Some(out) => Some(Place::Output(out)),
+            None => Some(Place::Slot(self.slot_base + u32::from(self.take_slot(cfg.slots)?))),
+        }
     }
 
     fn unpark(&mut self, at: usize, cfg: &Config, slot: u8) -> Option<Action<M>> {
@@ -264,8 +277,8 @@ impl<M: Copy, const R: usize> Lane<M, R> {
 
 /// What a `Store` comes to.
 enum Stored<M> {
-    /// The bytes are already in the output.
-    Already,
+    /// The bytes are already where they belong.
+    Already(Place<M>),
     /// They have to be copied.
     By(Action<M>),
     /// They have not come, or may not be written yet.
