@@ -6,6 +6,8 @@
 #![no_std]
 
 mod engine;
+mod frames;
+mod jobs;
 mod slot;
 
 pub use engine::{BeginError, Engine};

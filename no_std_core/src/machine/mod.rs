@@ -431,7 +431,7 @@ impl<M: Copy, const R: usize> Lane<M, R> {
 fn reserve(cfg: &Config) -> u16 {
     let entries = u32::from(cfg.schedule.fan_in(cfg.layout.kind, cfg.layout.ranks)) + 1;
     let one_pass = entries <= u32::from(cfg.sources_max)
-        && (cfg.by_bytes == 0 || u32::from(cfg.slots) >= entries + 1);
+        && (cfg.by_bytes == 0 || u32::from(cfg.slots) > entries);
     let accs = if one_pass { 0 } else { entries.next_power_of_two().trailing_zeros() };
     2 + (accs as u16).min(ACCS_MAX as u16)
 }

@@ -1,0 +1,128 @@
+//! What comes in over the links: frames, their payloads, and completed sends.
+
+use crate::engine::Engine;
+use crate::slot::Slot;
+use unisono_core::machine::{Payload, Refused};
+use unisono_core::route::Rank;
+use unisono_core::wire::frame::Header;
+use unisono_driver::{Arrived, Device, Incoming, Link, Memory};
+
+impl<D, L, const OPS: usize, const W: usize, const R: usize, const P: usize>
+    Engine<D, L, OPS, W, R, P>
+where
+    D: Device,
+    L: Link<Mem = D::Mem>,
+{
+    /// Takes in frames and completed sends of one channel.
+    pub(crate) fn listen(&mut self, index: usize) -> bool {
+        let mut worked = false;
+        for from in 0..self.links.len() {
+            let Some(link) = &mut self.links[from] else { continue };
+            let slot = &mut self.slots[index];
+            while let Some(token) = link.poll_sent(index) {
+                slot.machine.handle_sent(token);
+                worked = true;
+            }
+            loop {
+                match link.poll_frame(index) {
+                    Ok(None) => break,
+                    Ok(Some(frame)) => {
+                        if !take_frame(link, slot, index, from as Rank, self.epoch, &frame) {
+                            break;
+                        }
+                        worked = true;
+                    }
+                    Err(_) => {
+                        // A peer that has finished the call may have left already.
+                        if slot.machine.needs(from as Rank) {
+                            slot.machine.handle_peer_lost(from as Rank);
+                        }
+                        break;
+                    }
+                }
+            }
+        }
+        worked
+    }
+}
+
+/// Hands one frame to the machine; false if it has to stay in the link for now.
+fn take_frame<L, M, const W: usize, const R: usize, const P: usize>(
+    link: &mut L,
+    slot: &mut Slot<M, W, R, P>,
+    channel: usize,
+    from: Rank,
+    epoch: u32,
+    frame: &Incoming<M>,
+) -> bool
+where
+    L: Link<Mem = M>,
+    M: Memory,
+{
+    let header = &frame.header;
+    if header.epoch == epoch && header.op > slot.op_id {
+        // A call that this member has not begun yet: its frames wait in their own channel.
+        return false;
+    }
+    let ours = header.epoch == epoch && header.op == slot.op_id && header.from == from;
+    match frame.payload {
+        Arrived::Stream => return receive(link, slot, channel, usize::from(from), header, ours),
+        Arrived::Span { mem, window, handle } => {
+            link.take(channel);
+            let at = Payload::At { mem, window, handle };
+            if !ours || !slot.machine.handle_frame(header, Some(at), None) {
+                link.release(channel, handle);
+            }
+        }
+        Arrived::Put | Arrived::None => {
+            link.take(channel);
+            let payload = matches!(frame.payload, Arrived::Put).then_some(Payload::Put);
+            if ours {
+                slot.machine.handle_frame(header, payload, None);
+            }
+        }
+    }
+    true
+}
+
+/// Receives a payload that comes as bytes; false if it is not all there yet.
+fn receive<L, M, const W: usize, const R: usize, const P: usize>(
+    link: &mut L,
+    slot: &mut Slot<M, W, R, P>,
+    channel: usize,
+    from: usize,
+    header: &Header,
+    ours: bool,
+) -> bool
+where
+    L: Link<Mem = M>,
+    M: Memory,
+{
+    if ours && slot.receiving[from].is_none() {
+        match slot.machine.placement(header) {
+            Ok(place) => slot.receiving[from] = Some(place),
+            Err(Refused::Later) => return false,
+            Err(Refused::Discard) => {}
+        }
+    }
+    let place = if ours { slot.receiving[from] } else { None };
+    let into = match (place, &slot.buffers) {
+        (Some(place), Some(buffers)) => Some(buffers.at(place, slot.slot_bytes)),
+        _ => None,
+    };
+    // SAFETY: the machine named a place of this call that is free for exactly this payload.
+    match unsafe { link.receive(channel, into) } {
+        Ok(true) => {
+            slot.receiving[from] = None;
+            if place.is_some() {
+                slot.machine.handle_frame(header, Some(Payload::Placed), place);
+            }
+            true
+        }
+        Ok(false) => false,
+        Err(_) => {
+            slot.machine.handle_peer_lost(from as Rank);
+            false
+        }
+    }
+}

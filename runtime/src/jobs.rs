@@ -1,0 +1,226 @@
+//! What goes out: frames to the links, folds and copies to the device.
+
+use crate::engine::{Engine, WIDTH};
+use crate::slot::{Buffers, Slot};
+use heapless::Vec;
+use unisono_core::fold::Source;
+use unisono_core::machine::{Action, Place, Room};
+use unisono_core::route::Rank;
+use unisono_core::wire::frame::{Body, Header};
+use unisono_driver::{Copy, Device, Fold, Link, Outgoing};
+
+/// From where to where a plain copy goes, and its bytes.
+type Moved<M> = (Place<M>, Place<M>, u64);
+
+impl<D, L, const OPS: usize, const W: usize, const R: usize, const P: usize>
+    Engine<D, L, OPS, W, R, P>
+where
+    D: Device,
+    L: Link<Mem = D::Mem>,
+{
+    /// Carries out what the machine of one channel wants.
+    pub(crate) fn act(&mut self, index: usize) -> bool {
+        let mut worked = false;
+        loop {
+            let mut room = Now { device: &self.device, links: &mut self.links, channel: index };
+            let Some(action) = self.slots[index].machine.poll_action(&mut room) else {
+                return worked;
+            };
+            worked = true;
+            match action {
+                Action::Control { to, body } => self.send(index, to, body, Outgoing::None, 0),
+                Action::Send { to, data, payload, window, token } => {
+                    let slot = &self.slots[index];
+                    let Some(buffers) = slot.buffers else { continue };
+                    let at = |place| buffers.at(place, slot.slot_bytes);
+                    let out = match payload {
+                        None => Outgoing::Put,
+                        Some(place) => Outgoing::At {
+                            mem: at(place),
+                            bytes: data.bytes as usize,
+                            window: window.map(at),
+                        },
+                    };
+                    let put = payload.is_none();
+                    self.send(index, to, Body::Data(data), out, token);
+                    if put {
+                        self.slots[index].machine.handle_sent(token);
+                    }
+                }
+                Action::Fold { lane } => {
+                    if !self.submit(index, lane, None) {
+                        return worked;
+                    }
+                }
+                Action::Copy { lane, from, to, bytes } => {
+                    if !self.submit(index, lane, Some((from, to, bytes))) {
+                        return worked;
+                    }
+                }
+            }
+        }
+    }
+
+    fn send(&mut self, index: usize, to: Rank, body: Body, payload: Outgoing<D::Mem>, token: u32) {
+        let slot = &mut self.slots[index];
+        let header = Header {
+            epoch: self.epoch,
+            op: slot.op_id,
+            from: self.rank,
+            print: slot.machine.fingerprint(),
+            body,
+        };
+        let sent = match self.links.get_mut(usize::from(to)) {
+            // SAFETY: the machine keeps a payload unchanged until its completion, and `begin`'s
+            // caller keeps the buffers until `result`, which waits for `withdraw`.
+            Some(Some(link)) => unsafe { link.send(index, &header, payload, token).is_ok() },
+            _ => false,
+        };
+        if !sent {
+            slot.machine.handle_peer_lost(to);
+        }
+    }
+
+    /// Gives a lane's job to the device; false if it could not be started now.
+    fn submit(&mut self, index: usize, lane: u16, copy: Option<Moved<D::Mem>>) -> bool {
+        if !self.lock(index, lane) {
+            self.slots[index].machine.handle_refused(lane);
+            return false;
+        }
+        let slot = &self.slots[index];
+        let Some(buffers) = slot.buffers else { return false };
+        let token = (index as u32) << 16 | u32::from(lane);
+        let started = match copy {
+            Some((from, to, bytes)) => {
+                let from = buffers.at(from, slot.slot_bytes);
+                let to = buffers.at(to, slot.slot_bytes);
+                let work = Copy { from, to, bytes: bytes as usize };
+                // SAFETY: own buffers are the call's; a peer's span has just been locked.
+                unsafe { self.device.copy(&work, token) }
+            }
+            None => fold(&mut self.device, slot, &buffers, lane, token),
+        };
+        match started {
+            Ok(()) => self.slots[index].jobs += 1,
+            Err(error) => {
+                self.device_error = Some(error);
+                self.unlock(index, lane);
+                self.slots[index].machine.handle_device_error();
+            }
+        }
+        true
+    }
+
+    fn lock(&mut self, index: usize, lane: u16) -> bool {
+        let machine = &self.slots[index].machine;
+        let mut locked = 0;
+        let mut all = true;
+        for held in machine.holds(lane) {
+            let link = self.links.get_mut(usize::from(held.from)).and_then(Option::as_mut);
+            all = link.is_some_and(|l| l.enter(index, held.handle));
+            if !all {
+                break;
+            }
+            locked += 1;
+        }
+        if !all {
+            for held in machine.holds(lane).take(locked) {
+                if let Some(Some(link)) = self.links.get_mut(usize::from(held.from)) {
+                    link.exit(index, held.handle);
+                }
+            }
+        }
+        all
+    }
+
+    fn unlock(&mut self, index: usize, lane: u16) {
+        for held in self.slots[index].machine.holds(lane) {
+            if let Some(Some(link)) = self.links.get_mut(usize::from(held.from)) {
+                link.exit(index, held.handle);
+            }
+        }
+    }
+
+    /// Takes in what the device has completed, for whichever call.
+    pub(crate) fn complete(&mut self) -> bool {
+        let mut worked = false;
+        while let Some(done) = self.device.poll_done() {
+            worked = true;
+            let (index, lane) = ((done.token >> 16) as usize, done.token as u16);
+            if index >= OPS {
+                continue;
+            }
+            self.unlock(index, lane);
+            let slot = &mut self.slots[index];
+            slot.jobs = slot.jobs.saturating_sub(1);
+            if let Err(error) = done.result {
+                self.device_error = Some(error);
+                slot.machine.handle_device_error();
+                continue;
+            }
+            let links = &mut self.links;
+            slot.machine.handle_done(lane, |r| {
+                if let Some(Some(link)) = links.get_mut(usize::from(r.from)) {
+                    link.release(index, r.handle);
+                }
+            });
+        }
+        worked
+    }
+}
+
+/// Gives a lane's fold to the device.
+fn fold<D: Device, const W: usize, const R: usize, const P: usize>(
+    device: &mut D,
+    slot: &Slot<D::Mem, W, R, P>,
+    buffers: &Buffers<D::Mem>,
+    lane: u16,
+    token: u32,
+) -> Result<(), D::Error> {
+    let mut places: Vec<Source<Place<D::Mem>>, WIDTH> = Vec::new();
+    let mut targets: Vec<Place<D::Mem>, WIDTH> = Vec::new();
+    let (Some(job), Some(cfg)) =
+        (slot.machine.fold_job(lane, &mut places, &mut targets), slot.machine.config())
+    else {
+        // `sources_max` and `dests_max` are at most WIDTH, and the machine has just made the job.
+        unreachable!("a fold action always has a job that fits");
+    };
+    let at = |place| buffers.at(place, slot.slot_bytes);
+    let sources: Vec<Source<D::Mem>, WIDTH> = places
+        .iter()
+        .map(|s| Source { mem: at(s.mem), form: s.form, weight: s.weight, merges: s.merges })
+        .collect();
+    let dests: Vec<D::Mem, WIDTH> = targets.iter().map(|p| at(*p)).collect();
+    let work = Fold {
+        dtype: cfg.dtype,
+        op: cfg.op,
+        count: job.elems as usize,
+        sources: &sources,
+        dests: &dests,
+        finish: job.finish,
+    };
+    // SAFETY: own buffers are the call's, peers' spans and windows have just been locked, and the
+    // machine never lets two jobs write the same place.
+    unsafe { device.fold(&work, token) }
+}
+
+/// What device and links can take right now.
+struct Now<'a, D, L, const P: usize> {
+    device: &'a D,
+    links: &'a mut Vec<Option<L>, P>,
+    channel: usize,
+}
+
+impl<D: Device, L: Link, const P: usize> Room for Now<'_, D, L, P> {
+    fn send(&mut self, to: Rank) -> bool {
+        // Without a link the send itself reports the loss.
+        match self.links.get_mut(usize::from(to)) {
+            Some(Some(link)) => link.has_room(self.channel),
+            _ => true,
+        }
+    }
+
+    fn device(&mut self) -> bool {
+        self.device.has_room()
+    }
+}
