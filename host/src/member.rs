@@ -195,7 +195,8 @@ impl Member {
 
     /// Waits for a call.
     pub(crate) fn finish(&mut self, op_id: u64) -> Result<(), Error> {
-        let mut waiter = Waiter::new(self.patience, self.bell.clone(), self.started);
+        let bell = self.bell.clone();
+        let mut waiter = Waiter::new(self.patience, &bell, self.started);
         loop {
             if self.engine.poll(self.now) {
                 waiter.reset();

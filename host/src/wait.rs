@@ -1,6 +1,5 @@
 //! How a member waits: first spin, then let others run, then sleep.
 
-use std::sync::Arc;
 use std::time::Instant;
 use unisono_link_span::Bell;
 
@@ -17,14 +16,14 @@ impl Patience {
     /// For a group of this many members on this machine.
     pub fn new(members: usize) -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        Self { spins: if members <= cores { 4000 } else { 20 }, yields: 2000 }
+        Self { spins: if members <= cores { 3000 } else { 30 }, yields: 2000 }
     }
 }
 
 /// One member's waiting.
-pub(crate) struct Waiter {
+pub(crate) struct Waiter<'a> {
     patience: Patience,
-    bell: Arc<Bell>,
+    bell: &'a Bell,
     started: Instant,
     idle: u32,
 }
@@ -32,8 +31,8 @@ pub(crate) struct Waiter {
 /// Reading the clock costs as much as a small message: it is read once in so many idle rounds.
 const CLOCK_EVERY: u32 = 64;
 
-impl Waiter {
-    pub fn new(patience: Patience, bell: Arc<Bell>, started: Instant) -> Self {
+impl<'a> Waiter<'a> {
+    pub const fn new(patience: Patience, bell: &'a Bell, started: Instant) -> Self {
         Self { patience, bell, started, idle: 0 }
     }
 

@@ -112,22 +112,22 @@ where
         slot.op_id = op_id;
         slot.buffers = Some(call.buffers);
         slot.jobs = 0;
-        slot.receiving = [None; P];
         slot.machine.start(config, call.source_ready)?;
         slot.state = State::Running;
+        slot.stirred = true;
         Ok(op_id)
     }
 
     /// Does what can be done now; true if anything was.
     pub fn poll(&mut self, now: Instant) -> bool {
-        let mut worked = false;
+        let mut worked = self.complete();
         for index in 0..OPS {
             if matches!(self.slots[index].state, State::Running | State::Failing(_)) {
-                worked |= self.act(index);
                 worked |= self.listen(index);
-                worked |= self.act(index);
-                worked |= self.complete();
-                self.conclude(index, now);
+                if core::mem::take(&mut self.slots[index].stirred) {
+                    worked |= self.act(index);
+                    self.conclude(index, now);
+                }
             }
         }
         worked
@@ -137,6 +137,7 @@ where
     /// costs as much as a small message).
     pub fn handle_time(&mut self, now: Instant) {
         for slot in &mut self.slots {
+            slot.stirred = true;
             match slot.state {
                 State::Running => slot.machine.handle_timeout(now),
                 State::Failing(since) if now >= since.saturating_add(ABORT_GRACE) => {
@@ -159,6 +160,7 @@ where
     pub fn cancel(&mut self, op_id: u64) {
         if let Some(slot) = self.slot_mut(op_id) {
             slot.machine.cancel();
+            slot.stirred = true;
         }
     }
 
@@ -166,6 +168,7 @@ where
     pub fn source_ready(&mut self, op_id: u64, upto: u64) {
         if let Some(slot) = self.slot_mut(op_id) {
             slot.machine.source_ready(upto);
+            slot.stirred = true;
         }
     }
 
@@ -206,6 +209,8 @@ where
             }
             _ => {}
         }
+        // Peers are told and memory comes back without anything coming in.
+        slot.stirred |= matches!(slot.state, State::Failing(_));
     }
 }
 

@@ -36,12 +36,14 @@ where
                         // A peer that has finished the call may have left already.
                         if slot.machine.needs(from as Rank) {
                             slot.machine.handle_peer_lost(from as Rank);
+                            worked = true;
                         }
                         break;
                     }
                 }
             }
         }
+        self.slots[index].stirred |= worked;
         worked
     }
 }

@@ -22,8 +22,11 @@ where
     pub(crate) fn act(&mut self, index: usize) -> bool {
         let mut worked = false;
         loop {
-            let mut room = Now { device: &self.device, links: &mut self.links, channel: index };
-            let Some(action) = self.slots[index].machine.poll_action(&mut room) else {
+            let (device, links) = (&self.device, &mut self.links);
+            let mut room = Now { device, links, channel: index, lacking: false };
+            let action = self.slots[index].machine.poll_action(&mut room);
+            self.slots[index].stirred |= room.lacking;
+            let Some(action) = action else {
                 return worked;
             };
             worked = true;
@@ -51,11 +54,14 @@ where
                     if !self.submit(index, lane, None) {
                         return worked;
                     }
+                    // A device that is done at once (a CPU) lets the result go out at once.
+                    self.complete();
                 }
                 Action::Copy { lane, from, to, bytes } => {
                     if !self.submit(index, lane, Some((from, to, bytes))) {
                         return worked;
                     }
+                    self.complete();
                 }
             }
         }
@@ -84,7 +90,9 @@ where
     /// Gives a lane's job to the device; false if it could not be started now.
     fn submit(&mut self, index: usize, lane: u16, copy: Option<Moved<D::Mem>>) -> bool {
         if !self.lock(index, lane) {
+            // The peer's abort is on its way; until it comes, ask again.
             self.slots[index].machine.handle_refused(lane);
+            self.slots[index].stirred = true;
             return false;
         }
         let slot = &self.slots[index];
@@ -153,6 +161,7 @@ where
             self.unlock(index, lane);
             let slot = &mut self.slots[index];
             slot.jobs = slot.jobs.saturating_sub(1);
+            slot.stirred = true;
             if let Err(error) = done.result {
                 self.device_error = Some(error);
                 slot.machine.handle_device_error();
@@ -209,18 +218,24 @@ struct Now<'a, D, L, const P: usize> {
     device: &'a D,
     links: &'a mut Vec<Option<L>, P>,
     channel: usize,
+    /// Something was asked for that there was no room for.
+    lacking: bool,
 }
 
 impl<D: Device, L: Link, const P: usize> Room for Now<'_, D, L, P> {
     fn send(&mut self, to: Rank) -> bool {
         // Without a link the send itself reports the loss.
-        match self.links.get_mut(usize::from(to)) {
+        let room = match self.links.get_mut(usize::from(to)) {
             Some(Some(link)) => link.has_room(self.channel),
             _ => true,
-        }
+        };
+        self.lacking |= !room;
+        room
     }
 
     fn device(&mut self) -> bool {
-        self.device.has_room()
+        let room = self.device.has_room();
+        self.lacking |= !room;
+        room
     }
 }

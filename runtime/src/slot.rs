@@ -61,6 +61,8 @@ pub(crate) struct Slot<M, const W: usize, const R: usize, const P: usize> {
     pub slot_bytes: u64,
     /// Jobs that the device has not completed.
     pub jobs: u32,
+    /// Something has changed since the machine was last asked, or room was lacking then.
+    pub stirred: bool,
     /// Where the head frame of each peer is being received.
     pub receiving: [Option<Place<M>>; P],
 }
@@ -74,6 +76,7 @@ impl<M: Copy, const W: usize, const R: usize, const P: usize> Slot<M, W, R, P> {
             buffers: None,
             slot_bytes: 0,
             jobs: 0,
+            stirred: false,
             receiving: [None; P],
         }
     }
