@@ -10,7 +10,11 @@ fn main() -> Result<(), Error> {
     let ranks = std::env::args().nth(1).and_then(|a| a.parse().ok()).unwrap_or(2);
     let budget = std::env::var("BENCH_BUDGET_S").ok().and_then(|v| v.parse().ok()).unwrap_or(0.7);
     let only: Option<usize> = std::env::args().nth(2).and_then(|a| a.parse().ok());
-    let mut group = Group::builder().cpus(ranks).build()?;
+    let mut builder = Group::builder().cpus(ranks);
+    if let Some(chunk) = std::env::var("CHUNK").ok().and_then(|v| v.parse().ok()) {
+        builder = builder.chunk(chunk);
+    }
+    let mut group = builder.build()?;
     for bytes in SIZES {
         if only.is_some_and(|o| o != bytes) {
             continue;
