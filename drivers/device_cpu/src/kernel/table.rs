@@ -3,6 +3,9 @@
 use super::Job;
 use super::divisor::Divisor;
 
+/// A loop over whole spans; returns how many elements it has done.
+pub type Direct = unsafe fn(&Job<'_>) -> usize;
+
 /// Loops for one operator on accumulators of type `A`; see [`super::loops`].
 pub struct Ops<A> {
     /// `out = a OP b`.
@@ -12,7 +15,7 @@ pub struct Ops<A> {
     /// `out = (a OP b) OP (c OP d)`.
     pub quad: unsafe fn(&mut [A], [*const A; 4]),
     /// Whole spans of 2, 3 and 4 sources; only for sums.
-    pub direct: Option<[unsafe fn(&Job<'_>) -> usize; 3]>,
+    pub direct: Option<[Direct; 3]>,
 }
 
 /// Loops for one element type with accumulators of type `A`.
@@ -42,7 +45,7 @@ macro_rules! kernels {
             use super::super::number::{Bits, Number};
             use super::super::op::{And, Max, Min, Op, Or, Prod, Sum, Xor};
             use super::super::{Job, loops, tile};
-            use super::{Ops, Types};
+            use super::{Direct, Ops, Types};
             use unisono_core::{DType, ReduceOp};
 
             type Chosen = $convert;
@@ -145,7 +148,7 @@ macro_rules! kernels {
             }
 
             fn sum<A: Number>() -> Ops<A> {
-                let direct = [direct::<A, 2>, direct::<A, 3>, direct::<A, 4>];
+                let direct: [Direct; 3] = [direct::<A, 2>, direct::<A, 3>, direct::<A, 4>];
                 Ops { direct: Some(direct), ..ops::<A, Sum>() }
             }
 

@@ -187,15 +187,13 @@ impl<A: Number> Program<'_, A> {
             }
             let out = stack.level(stack.operands.len());
             let weight = self.job.weighted.then(|| A::weight(source.weight));
-            match (self.types.decode, weight) {
-                (Some(decode), weight) => {
-                    decode(out, span);
-                    if let Some(weight) = weight {
-                        (self.types.scale_own)(out, weight);
-                    }
+            if let Some(decode) = self.types.decode {
+                decode(out, span);
+                if let Some(weight) = weight {
+                    (self.types.scale_own)(out, weight);
                 }
-                (None, Some(weight)) => (self.types.scale)(out, span.cast(), weight),
-                (None, None) => {}
+            } else if let Some(weight) = weight {
+                (self.types.scale)(out, span.cast(), weight);
             }
             push(stack, Operand { at: out.as_ptr(), own: true });
         }

@@ -102,7 +102,8 @@ impl Bits {
         let exponent = self.pick(&[0, 0, 1, one, near, exponents - 2, exponents - 1]);
         let ones = (1u64 << fraction) - 1;
         let stored = self.next() & ones;
-        let stored = self.pick(&[0, 0, 1, ones, (ones + 1) / 2, stored, stored]);
+        let quiet = 1 << (fraction - 1);
+        let stored = self.pick(&[0, 0, 1, ones, quiet, stored, stored]);
         let sign = random >> 1 & 1;
         sign << (width - 1) | exponent << fraction | stored
     }
