@@ -61,11 +61,7 @@ impl Member {
     ///
     /// # Errors
     /// [`Error`].
-    pub fn all_gather<T: Element>(
-        &mut self,
-        input: &[T],
-        output: &mut [T],
-    ) -> Result<(), Error> {
+    pub fn all_gather<T: Element>(&mut self, input: &[T], output: &mut [T]) -> Result<(), Error> {
         let call = Call::new(Kind::AllGather, T::DTYPE, input.len() as u64);
         self.run_apart(&call, bytes(input), bytes_mut(output))
     }
@@ -98,11 +94,7 @@ impl Member {
     ///
     /// # Errors
     /// [`Error`]; also if the lengths are not a multiple of the number of ranks.
-    pub fn all_to_all<T: Element>(
-        &mut self,
-        input: &[T],
-        output: &mut [T],
-    ) -> Result<(), Error> {
+    pub fn all_to_all<T: Element>(&mut self, input: &[T], output: &mut [T]) -> Result<(), Error> {
         let count = input.len() as u64 / u64::from(self.ranks());
         let call = Call::new(Kind::AllToAll, T::DTYPE, count);
         self.run_apart(&call, bytes(input), bytes_mut(output))
@@ -131,12 +123,7 @@ impl Member {
     ///
     /// # Errors
     /// [`Error`].
-    pub fn run_apart(
-        &mut self,
-        call: &Call,
-        input: &[u8],
-        output: &mut [u8],
-    ) -> Result<(), Error> {
+    pub fn run_apart(&mut self, call: &Call, input: &[u8], output: &mut [u8]) -> Result<(), Error> {
         let memory = self.memory(call, Output::Apart(input, output))?;
         // SAFETY: `memory` has checked the lengths, and the borrows last until the call is over.
         unsafe { self.run(call, memory) }

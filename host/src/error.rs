@@ -16,7 +16,9 @@ pub enum Error {
     #[error("cannot begin the call: {0}")]
     Config(#[from] ConfigError),
     /// A buffer of the wrong length.
-    #[error("{kind} of {count} elements over {ranks} ranks needs {want} elements of {what}, not {got}")]
+    #[error(
+        "{kind} of {count} elements over {ranks} ranks needs {want} elements of {what}, not {got}"
+    )]
     Length {
         /// The collective.
         kind: Kind,
@@ -54,7 +56,9 @@ pub enum Error {
     #[error(
         "ranks {a} and {b} disagree: rank {a} called {}, rank {b} called {}{}; \
          all ranks must make the same calls in the same order",
-        Call(a_print), Call(b_print), plans(a_print, b_print)
+        Call(a_print),
+        Call(b_print),
+        plans(a_print, b_print)
     )]
     Mismatch {
         /// One rank.
@@ -99,7 +103,9 @@ pub enum Error {
         text: String,
     },
     /// A rank sent something that makes no sense.
-    #[error("rank {0} sent a frame that the protocol does not allow; are all ranks the same build?")]
+    #[error(
+        "rank {0} sent a frame that the protocol does not allow; are all ranks the same build?"
+    )]
     Protocol(u16),
     /// A member's thread panicked.
     #[error("rank {rank}'s thread panicked: {text}")]

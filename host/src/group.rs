@@ -84,9 +84,7 @@ impl Group {
             let threads: Vec<_> = members.map(|m| scope.spawn(|| one(m))).collect();
             let first = first.map(one);
             let rest = threads.into_iter().map(|t| {
-                t.join().unwrap_or_else(|p| {
-                    Err(Error::Panicked { rank: 0, text: panic_text(&*p) })
-                })
+                t.join().unwrap_or_else(|p| Err(Error::Panicked { rank: 0, text: panic_text(&*p) }))
             });
             first.into_iter().chain(rest).collect()
         });
@@ -112,8 +110,7 @@ impl Group {
             let text = format!("{} tensors for {} ranks", tensors.len(), self.ranks());
             return Err(Error::Build(text));
         }
-        let slots: Vec<_> =
-            tensors.iter_mut().map(|t| std::sync::Mutex::new(&mut **t)).collect();
+        let slots: Vec<_> = tensors.iter_mut().map(|t| std::sync::Mutex::new(&mut **t)).collect();
         self.run(|member| {
             let Some(slot) = slots.get(usize::from(member.rank())) else {
                 return member.all_reduce::<T>(&mut [], op);

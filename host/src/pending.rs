@@ -39,7 +39,11 @@ impl Member {
     pub fn start<T: Element>(&mut self, call: &Call, tensor: Vec<T>) -> Result<Pending<T>, Error> {
         let mut tensor = tensor;
         if call.dtype != T::DTYPE {
-            return Err(Error::Build(format!("the call is on {}, the tensor {}", call.dtype, T::DTYPE)));
+            return Err(Error::Build(format!(
+                "the call is on {}, the tensor {}",
+                call.dtype,
+                T::DTYPE
+            )));
         }
         let memory = self.memory(call, Output::InPlace(bytes_mut(&mut tensor)))?;
         // SAFETY: the tensor's heap block stays where it is and is kept in `held` until the call

@@ -4,9 +4,9 @@ mod symbolic;
 
 use std::collections::HashMap;
 use std::rc::Rc;
+use symbolic::{Dice, Exprs, Outcome, count, layout, route, routes, run};
 use unisono_core::schedule::{Aggregators, Flow, Nodes, Order, Owners, Schedule, Tally, Traffic};
 use unisono_core::{DType, Kind, Layout, Move, Rank, ReduceOp};
-use symbolic::{Dice, Exprs, Outcome, count, layout, route, routes, run};
 
 const RANKS: u16 = 16;
 

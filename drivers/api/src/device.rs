@@ -64,7 +64,7 @@ pub trait Memory: core::marker::Copy + core::fmt::Debug {
 /// A [`Memory`] that can name any address of this process, so that links between its threads and
 /// processes can pass it on. It says where bytes are, not that they may be touched: that is what
 /// the contracts of [`crate::Link`] and [`Device`] are about.
-pub trait HostMemory: Memory + Send + 'static {
+pub trait HostMemory: Memory + Send {
     /// A reference to this address.
     fn from_ptr(ptr: *mut u8) -> Self;
     /// The address.

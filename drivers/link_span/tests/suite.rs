@@ -89,7 +89,8 @@ fn withdrawal_races_with_reading() {
                 tensor.fill(op);
                 let mem = Ptr(tensor.as_mut_ptr().cast());
                 let at = Outgoing::At { mem, bytes: 512, window: None };
-                let header = Header { epoch: 0, op, from: 0, print, body: Body::Agree { round: 0 } };
+                let header =
+                    Header { epoch: 0, op, from: 0, print, body: Body::Agree { round: 0 } };
                 while !a.has_room(0) {
                     while a.poll_sent(0).is_some() {}
                     std::thread::yield_now();

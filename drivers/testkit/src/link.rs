@@ -35,8 +35,14 @@ pub fn link_suite<H: LinkHarness>(harness: &mut H) {
 }
 
 fn header(op: u64, body: Body) -> Header {
-    let print =
-        Fingerprint { kind: Kind::AllReduce, dtype: DType::U8, op: None, root: 0, count: 9, plan: 4 };
+    let print = Fingerprint {
+        kind: Kind::AllReduce,
+        dtype: DType::U8,
+        op: None,
+        root: 0,
+        count: 9,
+        plan: 4,
+    };
     Header { epoch: 3, op, from: 0, print, body }
 }
 

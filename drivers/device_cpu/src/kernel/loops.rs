@@ -1,0 +1,165 @@
+//! The loops that do the work, over one tile (or, in `direct`, over whole spans).
+//!
+//! All are inlined into functions that are compiled for one instruction set, and written so that
+//! the compiler makes vector code of them: `out` is exclusive, the operands may start at any
+//! address and overlap each other but not `out`.
+
+use super::divisor::Divisor;
+use super::number::Number;
+use super::op::Op;
+use super::{CpuMem, Job};
+use unisono_driver::HostMemory;
+
+/// Element `i` of a span of any alignment.
+///
+/// # Safety
+/// It lies in the span.
+#[inline(always)]
+pub unsafe fn get<T: Copy>(span: *const T, i: usize) -> T {
+    // SAFETY: the caller's promise.
+    unsafe { span.add(i).read_unaligned() }
+}
+
+/// `out = a OP b`.
+///
+/// # Safety
+/// As many elements in the spans as in `out`; so below.
+#[inline(always)]
+pub unsafe fn pair<A: Number, O: Op<A>>(out: &mut [A], a: *const A, b: *const A) {
+    for (i, out) in out.iter_mut().enumerate() {
+        // SAFETY: the caller's promise.
+        *out = unsafe { O::merge(get(a, i), get(b, i)) };
+    }
+}
+
+/// `out = out OP b`.
+///
+/// # Safety
+/// As [`pair`].
+#[inline(always)]
+pub unsafe fn into<A: Number, O: Op<A>>(out: &mut [A], b: *const A) {
+    for (i, out) in out.iter_mut().enumerate() {
+        // SAFETY: the caller's promise.
+        *out = unsafe { O::merge(*out, get(b, i)) };
+    }
+}
+
+/// `out = (a OP b) OP (c OP d)`.
+///
+/// # Safety
+/// As [`pair`].
+#[inline(always)]
+pub unsafe fn quad<A: Number, O: Op<A>>(out: &mut [A], [a, b, c, d]: [*const A; 4]) {
+    for (i, out) in out.iter_mut().enumerate() {
+        // SAFETY: the caller's promise.
+        *out = unsafe { O::merge(O::merge(get(a, i), get(b, i)), O::merge(get(c, i), get(d, i))) };
+    }
+}
+
+/// `out = a * weight`.
+///
+/// # Safety
+/// As [`pair`].
+#[inline(always)]
+pub unsafe fn scale<A: Number>(out: &mut [A], a: *const A, weight: A) {
+    for (i, out) in out.iter_mut().enumerate() {
+        // SAFETY: the caller's promise.
+        *out = unsafe { get(a, i) }.mul(weight);
+    }
+}
+
+/// `out = out * weight`.
+#[inline(always)]
+pub fn scale_own<A: Number>(out: &mut [A], weight: A) {
+    for out in out {
+        *out = out.mul(weight);
+    }
+}
+
+/// `out = out / ranks`.
+#[inline(always)]
+pub fn divide<A: Number>(out: &mut [A], divisor: Divisor) {
+    for out in out {
+        *out = out.divide(divisor);
+    }
+}
+
+/// Every NaN the canonical one.
+#[inline(always)]
+pub fn canonical<A: Number>(out: &mut [A]) {
+    for out in out {
+        *out = out.canonical();
+    }
+}
+
+/// Folds the whole vectors of 2, 3 or 4 (`K`) leaves in canonical order in registers, straight from
+/// the sources to all destinations, which may be sources. Returns how many elements are done.
+///
+/// # Safety
+/// The spans are those of a checked fold with `K` sources in the accumulation type.
+#[inline(always)]
+pub unsafe fn direct<A: Number, O: Op<A>, const K: usize>(job: &Job<'_>) -> usize {
+    // The usual numbers of destinations get a loop without an inner one.
+    // SAFETY: the caller's promise.
+    unsafe {
+        match *job.dests {
+            [a] => direct_to::<A, O, K>(job, [a]),
+            [a, b] => direct_to::<A, O, K>(job, [a, b]),
+            [a, b, c, d] => direct_to::<A, O, K>(job, [a, b, c, d]),
+            _ => direct_to::<A, O, K>(job, job.dests),
+        }
+    }
+}
+
+/// [`direct`] to some destinations.
+#[inline(always)]
+unsafe fn direct_to<A: Number, O: Op<A>, const K: usize>(
+    job: &Job<'_>,
+    dests: impl AsRef<[CpuMem]>,
+) -> usize {
+    let lanes = 64 / size_of::<A>();
+    let from: [*const u8; K] = core::array::from_fn(|k| job.sources[k].mem.as_ptr().cast_const());
+    let vectors = job.count / lanes;
+    let divisor = job.divide;
+    // The compiler must not know the step. If it did, it would vectorise this loop, whose body is
+    // one vector already, once more, with shuffles that make it six times slower.
+    let step = core::hint::black_box(64);
+    let end = vectors * step;
+    let mut at = 0;
+    while at < end {
+        // SAFETY: the vector at byte `at` lies in all spans.
+        unsafe {
+            let mut value: A::Vector = get(from[0].add(at).cast(), 0);
+            let b = get(from[1].add(at).cast(), 0);
+            merge::<A, O>(&mut value, &b);
+            if K == 3 {
+                let c = get(from[2].add(at).cast(), 0);
+                merge::<A, O>(&mut value, &c);
+            } else if K == 4 {
+                let mut c = get(from[2].add(at).cast(), 0);
+                let d = get(from[3].add(at).cast(), 0);
+                merge::<A, O>(&mut c, &d);
+                merge::<A, O>(&mut value, &c);
+            }
+            if A::FLOAT {
+                if let Some(divisor) = divisor {
+                    divide(value.as_mut(), divisor);
+                }
+                canonical(value.as_mut());
+            }
+            for dest in dests.as_ref() {
+                dest.as_ptr().add(at).cast::<A::Vector>().write_unaligned(value);
+            }
+        }
+        at += step;
+    }
+    vectors * lanes
+}
+
+/// `a = a OP b`, lane by lane.
+#[inline(always)]
+fn merge<A: Number, O: Op<A>>(a: &mut A::Vector, b: &A::Vector) {
+    for (a, b) in a.as_mut().iter_mut().zip(b.as_ref()) {
+        *a = O::merge(*a, *b);
+    }
+}

@@ -1,0 +1,84 @@
+//! One suite for every [`Device`].
+//!
+//! A driver's test implements [`DeviceHarness`] and calls [`run`]. Each fold is compared, bit by
+//! bit, with [`unisono_core::numeric::fold`]; the memory around the spans is compared as well.
+
+mod bits;
+mod rig;
+mod suite;
+
+use std::time::{Duration, Instant};
+use unisono_driver::{Device, Token};
+
+pub use bits::Bits;
+
+/// What the suite needs of a device and of the memory it works on.
+pub trait DeviceHarness {
+    /// The device under test.
+    type Device: Device;
+
+    /// The device.
+    fn device(&mut self) -> &mut Self::Device;
+
+    /// Memory that the device can reach, alive as long as the harness, aligned to 64 bytes.
+    fn alloc(&mut self, bytes: usize) -> Mem<Self>;
+
+    /// The memory `bytes` bytes further on in an allocation.
+    fn offset(&self, mem: Mem<Self>, bytes: usize) -> Mem<Self>;
+
+    /// Copies into the device's memory.
+    fn write(&mut self, mem: Mem<Self>, bytes: &[u8]);
+
+    /// Copies out of the device's memory.
+    fn read(&mut self, mem: Mem<Self>, bytes: &mut [u8]);
+
+    /// Waits for a completion; by default polls for at most ten seconds.
+    fn wait(&mut self) -> (Token, Result<(), <Self::Device as Device>::Error>) {
+        let deadline = Instant::now() + Duration::from_secs(10);
+        loop {
+            if let Some(done) = self.device().poll_done() {
+                return (done.token, done.result);
+            }
+            assert!(Instant::now() < deadline, "no completion for ten seconds");
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// The device's reference to memory.
+pub type Mem<H> = <<H as DeviceHarness>::Device as Device>::Mem;
+
+/// How much is tested.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// Elements with random bit patterns for each type and operator.
+    pub patterns: usize,
+    /// Every length from 0 to this one is tested.
+    pub lengths: usize,
+    /// Spans may start at multiples of so many bytes: 1 if at any address.
+    pub align: usize,
+    /// Seed of everything random.
+    pub seed: u64,
+}
+
+impl Default for Plan {
+    /// A million patterns, lengths to 300, any address.
+    fn default() -> Self {
+        Self { patterns: 1_000_000, lengths: 300, align: 1, seed: 1 }
+    }
+}
+
+/// Runs the whole suite.
+///
+/// # Panics
+/// If the device does anything wrong.
+pub fn run(harness: &mut impl DeviceHarness, plan: &Plan) {
+    suite::rules(harness);
+    suite::copies(harness, plan);
+    suite::programs(harness, plan);
+    suite::lengths(harness, plan);
+    suite::starts(harness, plan);
+    suite::every_value(harness, plan);
+    suite::every_rounding(harness, plan);
+    suite::patterns(harness, plan);
+}
