@@ -162,9 +162,7 @@ impl<M: Copy, const W: usize, const R: usize, const P: usize> Machine<M, W, R, P
             index,
             Arrival { from, form, weight, place, window, handle, put: false, spent: false },
         );
-        if cfg.by_bytes != 0 {
-            self.grant();
-        }
+        self.regrant(at);
         handle.is_some()
     }
 
@@ -187,7 +185,8 @@ impl<M: Copy, const W: usize, const R: usize, const P: usize> Machine<M, W, R, P
     /// The device has finished a lane's fold or copy. `release` is called for every frame whose
     /// memory this member no longer needs.
     pub fn handle_done(&mut self, lane: u16, mut release: impl FnMut(Released)) {
-        let Some(lane) = self.lanes.get_mut(usize::from(lane)) else { return };
+        let at = usize::from(lane);
+        let Some(lane) = self.lanes.get_mut(at) else { return };
         let mut give_back = |from, handle| release(Released { from, handle });
         match lane.job {
             Job::None => return,
@@ -217,9 +216,7 @@ impl<M: Copy, const W: usize, const R: usize, const P: usize> Machine<M, W, R, P
                 lane.parked = None;
             }
         }
-        if self.cfg.as_ref().is_some_and(|c| c.by_bytes != 0) {
-            self.grant();
-        }
+        self.regrant(at);
         self.settle();
     }
 

@@ -66,6 +66,9 @@ pub(super) struct Lane<M, const R: usize> {
     pub accs: Vec<Acc, ACCS_MAX>,
     pub pc: u16,
     pub end: u16,
+    /// The sources of the fold that is under way or comes next.
+    pub fold_lo: u16,
+    pub fold_hi: u16,
     /// Arrivals that the current segment still lacks.
     pub waiting: u16,
     /// Sends of the current segment that have been issued: bit i is move `pc + i`.
@@ -84,8 +87,13 @@ pub(super) struct Lane<M, const R: usize> {
     pub slot_base: u32,
     /// Scratch slots in use, bit k is slot k of this lane.
     pub slots: u32,
-    /// Contributions by bytes that have been granted a slot, in the order of the moves.
+    /// Contributions by bytes: those of the whole route, those that have been granted a slot (in
+    /// the order of the moves) and those whose slot is free again.
+    pub by_bytes: u16,
     pub granted: u16,
+    pub spent: u16,
+    /// Slots that contributions may not take.
+    pub reserve: u16,
 }
 
 impl<M: Copy, const R: usize> Lane<M, R> {
@@ -99,6 +107,8 @@ impl<M: Copy, const R: usize> Lane<M, R> {
             accs: Vec::new(),
             pc: 0,
             end: 0,
+            fold_lo: 0,
+            fold_hi: 0,
             waiting: 0,
             issued: 0,
             value: None,
@@ -109,7 +119,10 @@ impl<M: Copy, const R: usize> Lane<M, R> {
             job: Job::None,
             slot_base: 0,
             slots: 0,
+            by_bytes: 0,
             granted: 0,
+            spent: 0,
+            reserve: 0,
         }
     }
 
@@ -130,6 +143,7 @@ impl<M: Copy, const R: usize> Lane<M, R> {
         self.job = Job::None;
         self.slots = 0;
         self.granted = 0;
+        self.spent = 0;
         self.enter();
     }
 
@@ -176,7 +190,12 @@ impl<M: Copy, const R: usize> Lane<M, R> {
         };
         self.end = self.pc + len as u16;
         self.issued = 0;
-        self.accs.clear();
+        // Sources may be folded in part while what comes before them is still being sent.
+        let source = |m: &Move| matches!(m, Move::Recv { .. } | Move::Own { .. });
+        let lo = rest.iter().position(source).unwrap_or(0);
+        let sources = rest[lo..].iter().take_while(|m| source(m)).count();
+        self.fold_lo = self.pc + lo as u16;
+        self.fold_hi = self.fold_lo + sources as u16;
         self.waiting = (usize::from(self.pc)..usize::from(self.end))
             .filter(|&i| {
                 self.at[i] == NONE

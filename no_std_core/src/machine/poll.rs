@@ -57,8 +57,8 @@ impl<M: Copy, const W: usize, const R: usize, const P: usize> Machine<M, W, R, P
         for (p, peer) in self.peers.iter_mut().enumerate() {
             let news = peer.granted - peer.told;
             let must = peer.told <= self.base && news > 0;
-            let sends = self.expects >> p & 1 != 0;
-            if !sends || (news < step && !must) {
+            let useful = peer.needed > peer.told;
+            if !useful || (news < step && !must) {
                 continue;
             }
             if room.send(p as Rank) {
@@ -117,6 +117,10 @@ impl<M: Copy, const R: usize> Lane<M, R> {
                 Segment::Sends => match self.send(at, cfg, source, peers, room) {
                     Some(action) => return Some(action),
                     None if self.all_issued() => self.advance(),
+                    // The receivers may be waiting for this lane's slots themselves.
+                    None if self.granted < self.by_bytes => {
+                        return self.fold(at, cfg, source, false, room);
+                    }
                     None => return None,
                 },
                 Segment::Fold { last } => {
@@ -222,8 +226,8 @@ impl<M: Copy, const R: usize> Lane<M, R> {
         last: bool,
         room: &mut impl Room,
     ) -> Option<Action<M>> {
-        let short = cfg.by_bytes != 0 && self.grantable(cfg) == self.granted;
-        let group = self.group(cfg.sources_max, short)?;
+        let hurry = self.granted < self.by_bytes;
+        let group = self.group(cfg.sources_max, hurry)?;
         let owns =
             (group.lo..group.hi).any(|i| matches!(self.moves[usize::from(i)], Move::Own { .. }));
         if (owns && !self.is_ready(cfg, source)) || !room.device() {
