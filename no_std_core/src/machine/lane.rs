@@ -1,6 +1,7 @@
 //! One chunk in flight: its route, what has arrived for it and how far it has come.
 
 use super::action::{Arrival, Place};
+use super::config::RankSet;
 use crate::fold::Form;
 use crate::route::{Move, Rank};
 use crate::wire::frame::Phase;
@@ -48,6 +49,8 @@ pub(super) enum Job<M> {
     Store { to: Place<M> },
     /// Moving the parked result from its slot to the output.
     Unpark,
+    /// A peer has taken its memory back: the lane stands still until the call ends.
+    Refused,
 }
 
 impl<M> Job<M> {
@@ -82,6 +85,8 @@ pub(super) struct Lane<M, const R: usize> {
     /// Sends that are not completed, and those of them that read the input.
     pub unsent: u16,
     pub input_unsent: u16,
+    /// Whom the sends that are not completed went to.
+    pub unsent_to: RankSet,
     pub job: Job<M>,
     /// Number of this lane's first scratch slot.
     pub slot_base: u32,
@@ -116,6 +121,7 @@ impl<M: Copy, const R: usize> Lane<M, R> {
             parked: None,
             unsent: 0,
             input_unsent: 0,
+            unsent_to: 0,
             job: Job::None,
             slot_base: 0,
             slots: 0,
@@ -140,6 +146,7 @@ impl<M: Copy, const R: usize> Lane<M, R> {
         self.parked = None;
         self.unsent = 0;
         self.input_unsent = 0;
+        self.unsent_to = 0;
         self.job = Job::None;
         self.slots = 0;
         self.granted = 0;
@@ -235,13 +242,32 @@ impl<M: Copy, const R: usize> Lane<M, R> {
         self.inbox.get_mut(usize::from(self.at[index]))
     }
 
-    /// Whom the current segment waits for, and for what.
-    pub fn missing(&self) -> Option<(Rank, Phase)> {
-        (usize::from(self.pc)..usize::from(self.end)).find_map(|i| match self.moves[i] {
-            Move::Recv { from, .. } if self.at[i] == NONE => Some((from, Phase::Contribution)),
-            Move::Store { from } if self.at[i] == NONE => Some((from, Phase::Result)),
+    /// May the result for move `index` come now? It is made of what this member has sent, so
+    /// everything before it has been done.
+    pub fn is_due(&self, index: usize) -> bool {
+        let next = usize::from(self.end);
+        index == usize::from(self.pc)
+            || (index == next && self.segment() == Segment::Sends && self.all_issued())
+    }
+
+    pub fn all_issued(&self) -> bool {
+        self.issued.count_ones() == u32::from(self.end - self.pc)
+    }
+
+    /// Whom the lane waits for, and with what: a frame to come, leave to send, or the completion of
+    /// a send. `finished`: values of this call are results from the start.
+    pub fn missing(&self, finished: bool) -> Option<(Rank, Phase)> {
+        let phase = if finished || self.finished { Phase::Result } else { Phase::Contribution };
+        let waits = (self.pc..self.end).find_map(|i| match self.moves[usize::from(i)] {
+            Move::Recv { from, .. } if self.at[usize::from(i)] == NONE => {
+                Some((from, Phase::Contribution))
+            }
+            Move::Store { from } if self.at[usize::from(i)] == NONE => Some((from, Phase::Result)),
+            Move::Send { to } if self.issued >> (i - self.pc) & 1 == 0 => Some((to, phase)),
             _ => None,
-        })
+        });
+        let held = (self.unsent_to != 0).then(|| (self.unsent_to.trailing_zeros() as Rank, phase));
+        waits.or(held)
     }
 
     /// Takes a free scratch slot.

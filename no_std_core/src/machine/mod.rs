@@ -39,7 +39,7 @@ use crate::layout::Kind;
 use crate::route::{Move, Rank, Route};
 use crate::time::Instant;
 use crate::wire::frame::{Abort, Fingerprint, Phase};
-use agree::Agree;
+use agree::{Agree, is_connected};
 use heapless::{Vec, vec::VecView};
 use lane::{Job, Lane};
 
@@ -125,7 +125,9 @@ impl<M: Copy, const W: usize, const R: usize, const P: usize> Machine<M, W, R, P
     /// A configuration that cannot run; the machine is then idle and nothing has been sent.
     pub fn start(&mut self, cfg: Config, source_ready: u64) -> Result<(), ConfigError> {
         self.status = Status::Idle;
+        self.cfg = None;
         cfg.check(W, P)?;
+        grants::check_slots(&cfg)?;
         self.members = cfg.schedule.members(cfg.layout.ranks);
         self.print = cfg.fingerprint();
         self.chunks = cfg.layout.chunks();
@@ -134,8 +136,7 @@ impl<M: Copy, const W: usize, const R: usize, const P: usize> Machine<M, W, R, P
         self.source = source_ready;
         self.untold = 0;
         self.stale_limits = false;
-        let meets = !matches!(cfg.layout.kind, Kind::Broadcast | Kind::Reduce | Kind::Barrier);
-        self.agree = Agree::new(!meets || self.chunks == 0, self.members);
+        self.agree = Agree::new(!is_connected(&cfg), self.members);
         self.peers.clear();
         let limit = cfg.eager.min(self.chunks);
         for _ in 0..self.members {
@@ -143,7 +144,6 @@ impl<M: Copy, const W: usize, const R: usize, const P: usize> Machine<M, W, R, P
             let _ =
                 self.peers.push(Peer { may_send: limit, granted: limit, told: limit, needed: 0 });
         }
-        grants::check_slots(&cfg)?;
         let schedule = cfg.schedule.name();
         self.cfg = Some(cfg);
         if !self.open_lanes() {
@@ -202,10 +202,11 @@ impl<M: Copy, const W: usize, const R: usize, const P: usize> Machine<M, W, R, P
         }
     }
 
-    /// When [`Machine::handle_timeout`] has to be called.
+    /// When [`Machine::handle_timeout`] has to be called, if at all.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        self.cfg.as_ref().and_then(|c| c.deadline)
+        let running = self.status == Status::Running;
+        self.cfg.as_ref().and_then(|c| c.deadline).filter(|_| running)
     }
 
     /// Writes sources (canonical order) and destinations of a lane's fold.
@@ -244,7 +245,7 @@ impl<M: Copy, const W: usize, const R: usize, const P: usize> Machine<M, W, R, P
                 Job::Fold { whole: true, .. } => (lane.pc, lane.end),
                 Job::Fold { lo, hi, .. } => (lo, hi),
                 Job::Store { .. } => (lane.pc, lane.end),
-                Job::None | Job::Unpark => (0, 0),
+                Job::None | Job::Unpark | Job::Refused => (0, 0),
             };
             (lo..hi).filter_map(move |i| {
                 let a = lane.arrival(usize::from(i))?;
@@ -382,7 +383,7 @@ impl<M: Copy, const W: usize, const R: usize, const P: usize> Machine<M, W, R, P
         let cfg = self.cfg.as_ref()?;
         for chunk in self.base..self.opened {
             let lane = &self.lanes[self.lane_of(chunk)?];
-            if let Some((from, phase)) = lane.missing() {
+            if let Some((from, phase)) = lane.missing(cfg.op.is_none()) {
                 return Some((from, chunk, phase));
             }
         }

@@ -142,11 +142,6 @@ impl<M: Copy, const R: usize> Lane<M, R> {
         }
     }
 
-    fn all_issued(&self) -> bool {
-        let n = u32::from(self.end - self.pc);
-        self.issued.count_ones() == n
-    }
-
     /// Is the part of the input that the value lies in final?
     fn is_ready(&self, cfg: &Config, source: u64) -> bool {
         match self.value {
@@ -197,7 +192,8 @@ impl<M: Copy, const R: usize> Lane<M, R> {
             let from_input = matches!(place, Place::Input(_));
             self.unsent += 1;
             self.input_unsent += u16::from(from_input);
-            let token = (at as u32) << 1 | u32::from(from_input);
+            self.unsent_to |= 1 << to;
+            let token = (at as u32) << 9 | u32::from(to) << 1 | u32::from(from_input);
             let window = if is_result { None } else { self.answer_window(cfg, to) };
             let payload = (!self.was_put(to)).then_some(place);
             return Some(Action::Send { to, data, payload, window, token });
