@@ -40,3 +40,35 @@ fn an_aggregator_hands_results_on() {
         }
     }
 }
+
+/// Runs a case with the fewest slots, a device that takes two sources, in many orders.
+fn in_a_pinch(schedule: &Schedule, n: u16, root: u16, kind: Kind) {
+    let mut world = World::new();
+    for joins in [Joins::All(Join::Bytes), Joins::All(Join::Span), Joins::Mixed] {
+        for seed in 0..40 {
+            let mut case = Case::new(schedule.clone(), kind, n, 4);
+            case.layout.root = root;
+            (case.joins, case.sources_max, case.dests_max) = (joins, 2, 1);
+            (case.turns, case.seed, case.in_place) = (Turns::Random, seed, seed % 2 == 0);
+            world.run(&case);
+        }
+    }
+}
+
+/// Contributions that wait for their partner must not keep the partner's slot from it.
+#[test]
+fn an_owner_needs_few_slots() {
+    for n in [3, 4, 7, 8, 15, 16] {
+        in_a_pinch(&direct(n), n, 0, Kind::AllReduce);
+        in_a_pinch(&Schedule::OneShot, n, 0, Kind::AllReduce);
+    }
+}
+
+/// The last rank of a binomial tree waits for one subtree of each level before it can fold any.
+#[test]
+fn a_root_needs_few_slots() {
+    for n in [2, 4, 6, 8, 13, 16] {
+        in_a_pinch(&Schedule::Binomial, n, n - 1, Kind::Reduce);
+        in_a_pinch(&Schedule::HalvingDoubling, n, 0, Kind::AllReduce);
+    }
+}

@@ -18,6 +18,10 @@ impl World {
     /// A member's progress has only grown, and what it covers is final.
     pub fn note_progress(&mut self, rank: Rank) {
         let member = self.member(rank);
+        if member.op == 0 {
+            // Its machine still shows the call of another world.
+            return;
+        }
         let (before, now) = (member.progress, member.machine.progress());
         assert!(now >= before, "progress falls from {before} to {now}");
         if now == before {

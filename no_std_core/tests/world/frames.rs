@@ -281,7 +281,9 @@ impl World {
         place: Option<Place<Ref>>,
     ) {
         let header = frame.header;
-        if header.op == self.member(to).op && self.status(to) == Status::Running {
+        let ours = self.header(to, header.body);
+        let current = (ours.epoch, ours.op) == (header.epoch, header.op);
+        if current && self.status(to) == Status::Running {
             self.note_frame(to, &header, payload.is_some_and(|p| matches!(p, Payload::Put)));
         }
         let keeps = self.member(to).machine.handle_frame(&header, payload, place);

@@ -37,7 +37,7 @@ impl World {
         }
         let dests = dests.iter().map(|&place| self.at(rank, place)).collect();
         let (sources, elems) = (sources.to_vec(), job.elems);
-        self.begin(rank, lane, sources, dests, elems, Some(job.finish));
+        self.occupy(rank, lane, sources, dests, elems, Some(job.finish));
     }
 
     pub fn begin_copy(
@@ -51,10 +51,10 @@ impl World {
         let size = self.case.dtype.size() as u64;
         let source = Source { mem: from, form: Form::Final, weight: Case::weight(0), merges: 0 };
         let dests = vec![self.at(rank, to)];
-        self.begin(rank, lane, vec![source], dests, bytes / size, None);
+        self.occupy(rank, lane, vec![source], dests, bytes / size, None);
     }
 
-    fn begin(
+    fn occupy(
         &mut self,
         rank: Rank,
         lane: u16,

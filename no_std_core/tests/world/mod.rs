@@ -8,6 +8,7 @@
 // Each test binary uses its own part of this module.
 #![allow(dead_code, unused_imports)]
 
+mod again;
 pub mod case;
 mod check;
 mod frames;
@@ -27,6 +28,7 @@ use unisono_core::machine::{Config, Machine, Status};
 use unisono_core::time::Instant;
 
 pub type Rank = u16;
+pub type Tested = Machine<Ref, W, R, P>;
 
 /// A step that can be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +53,7 @@ pub enum Event {
 
 /// One member.
 pub struct Member {
-    pub machine: Box<Machine<Ref, W, R, P>>,
+    pub machine: Box<Tested>,
     pub memory: Memory,
     pub config: Option<Config>,
     /// Number of the call that it is in; 0 before the first one.
