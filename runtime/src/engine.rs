@@ -113,7 +113,10 @@ where
         slot.buffers = Some(call.buffers);
         slot.jobs = 0;
         slot.receiving = [None; P];
+        // Peers may send frames of a call that is refused here: they must not stay in the links.
+        slot.failed = true;
         slot.machine.start(config, call.source_ready)?;
+        slot.failed = false;
         slot.state = State::Running;
         Ok(op_id)
     }
@@ -122,15 +125,31 @@ where
     pub fn poll(&mut self, now: Instant) -> bool {
         let mut worked = false;
         for index in 0..OPS {
-            if matches!(self.slots[index].state, State::Running | State::Failing(_)) {
-                worked |= self.act(index);
-                worked |= self.listen(index);
-                worked |= self.act(index);
-                worked |= self.complete();
-                self.conclude(index, now);
+            match self.slots[index].state {
+                State::Running | State::Failing(_) => {
+                    worked |= self.act(index);
+                    worked |= self.listen(index);
+                    worked |= self.act(index);
+                    worked |= self.complete();
+                    self.conclude(index, now);
+                }
+                State::Free | State::Over(_) if self.slots[index].failed => {
+                    worked |= self.drain(index);
+                }
+                State::Free | State::Over(_) => {}
             }
         }
         worked
+    }
+
+    /// When [`Engine::handle_time`] has to be called at the latest; `None` while no call waits.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let of = |slot: &Slot<D::Mem, W, R, P>| match slot.state {
+            State::Running => slot.machine.poll_timeout(),
+            State::Failing(since) => Some(since.saturating_add(ABORT_GRACE)),
+            State::Free | State::Over(_) => None,
+        };
+        self.slots.iter().filter_map(of).min()
     }
 
     /// Deadlines; call it now and then (it is apart from [`Engine::poll`] because reading a clock
@@ -201,6 +220,7 @@ where
                             link.release(index, r.handle);
                         }
                     });
+                    slot.failed = true;
                     slot.state = State::Over(Err(why));
                 }
             }

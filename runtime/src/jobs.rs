@@ -26,6 +26,9 @@ where
             let Some(action) = self.slots[index].machine.poll_action(&mut room) else {
                 return worked;
             };
+            // A job that a peer has made impossible is asked for again and again until that peer's
+            // abort is here: this is no work, or the caller would never look at its clock.
+            let before = worked;
             worked = true;
             match action {
                 Action::Control { to, body } => self.send(index, to, body, Outgoing::None, 0),
@@ -49,12 +52,12 @@ where
                 }
                 Action::Fold { lane } => {
                     if !self.submit(index, lane, None) {
-                        return worked;
+                        return before;
                     }
                 }
                 Action::Copy { lane, from, to, bytes } => {
                     if !self.submit(index, lane, Some((from, to, bytes))) {
-                        return worked;
+                        return before;
                     }
                 }
             }
