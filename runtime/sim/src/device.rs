@@ -155,6 +155,9 @@ impl Inside {
                 self.hub.check(claim);
             }
         }
+        self.hub.note(&[7, self.member as u64, u64::from(token)], || {
+            format!("{} works, token {token:x}: {reads:?} to {writes:?}", self.member)
+        });
         let bytes: usize = reads.iter().map(|(_, len)| len).sum();
         let late = self.hub.rng.borrow_mut().below(self.model.jitter_ns + 1);
         let takes = self.model.start_ns + self.model.ps_per_byte * bytes as u64 / 1000 + late;

@@ -7,6 +7,7 @@ use crate::trace::Trace;
 use std::cell::{Cell, RefCell};
 use std::cmp::Ordering;
 use std::collections::{BTreeSet, BinaryHeap};
+use unisono_core::wire::frame::Header;
 
 /// Something that happens at an instant of virtual time.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -208,6 +209,14 @@ impl Hub {
         if let Err(what) = result {
             self.complain(what);
         }
+    }
+
+    /// A frame has been given to a link.
+    pub fn note_frame(&self, from: usize, to: usize, header: &Header) {
+        self.frames.set(self.frames.get() + 1);
+        self.note(&[6, from as u64, to as u64, header.op], || {
+            format!("{from} -> {to}, call {}: {:?}", header.op, header.body)
+        });
     }
 
     /// Notes something in the trace.

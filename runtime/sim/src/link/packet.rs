@@ -344,7 +344,7 @@ impl Link for PacketLink {
         end.numbers += 1;
         let crc = crc32c(&head);
         end.out.push_back(Outbound { channel, head, payload, token, done: 0, crc, number });
-        end.hub.frames.set(end.hub.frames.get() + 1);
+        end.hub.note_frame(end.me, end.peer, header);
         end.pump();
         Ok(())
     }

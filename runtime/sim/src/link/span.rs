@@ -276,7 +276,8 @@ impl Link for SpanLink {
         let (header, token, state) = (*header, waits, State::Sent);
         let frame = Frame { header, span, put, token, state, seen_at };
         shared.rings[self.side][channel].frames.insert(handle, frame);
-        shared.hub.frames.set(shared.hub.frames.get() + 1);
+        let (from, to) = (shared.members[self.side], shared.members[1 - self.side]);
+        shared.hub.note_frame(from, to, &header);
         Ok(())
     }
 

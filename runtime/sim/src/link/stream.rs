@@ -191,8 +191,8 @@ impl Way {
         self.hub.at(passage.left, Event::Left { from, to });
         self.hub.at(passage.head, Event::Head { from, to });
         self.hub.at(passage.tail, Event::Tail { from, to });
+        self.hub.note_frame(from, to, &frame.header);
         self.pipe.push_back(frame);
-        self.hub.frames.set(self.hub.frames.get() + 1);
     }
 
     /// Is everything of this channel's payloads read?
