@@ -29,11 +29,13 @@ impl Room for Any {
 
 fn config(kind: Kind, ranks: u16, rank: u16) -> Config {
     let layout = Layout { kind, ranks, count: 3 * u64::from(ranks), chunk: 1, root: 0 };
+    let schedule = Schedule::Direct(Owners::equal(ranks).unwrap());
     let mut config = Config {
         epoch: 1,
         op_id: 5,
         rank,
-        schedule: Schedule::Direct(Owners::equal(ranks).unwrap()),
+        schedule_print: schedule.fingerprint(),
+        schedule,
         layout,
         dtype: DType::F16,
         op: kind.reduces().then_some(ReduceOp::Sum),

@@ -112,7 +112,13 @@ where
         slot.op_id = op_id;
         slot.buffers = Some(call.buffers);
         slot.jobs = 0;
+        if slot.failed {
+            slot.receiving = [None; P];
+        }
+        // Peers may send frames of a call that is refused here: they must not stay in the links.
+        slot.failed = true;
         slot.machine.start(config, call.source_ready)?;
+        slot.failed = false;
         slot.state = State::Running;
         slot.stirred = true;
         Ok(op_id)
@@ -122,15 +128,31 @@ where
     pub fn poll(&mut self, now: Instant) -> bool {
         let mut worked = self.complete();
         for index in 0..OPS {
-            if matches!(self.slots[index].state, State::Running | State::Failing(_)) {
-                worked |= self.listen(index);
-                if core::mem::take(&mut self.slots[index].stirred) {
-                    worked |= self.act(index);
-                    self.conclude(index, now);
+            match self.slots[index].state {
+                State::Running | State::Failing(_) => {
+                    worked |= self.listen(index);
+                    if core::mem::take(&mut self.slots[index].stirred) {
+                        worked |= self.act(index);
+                        self.conclude(index, now);
+                    }
                 }
+                State::Free | State::Over(_) if self.slots[index].failed => {
+                    worked |= self.drain(index);
+                }
+                State::Free | State::Over(_) => {}
             }
         }
         worked
+    }
+
+    /// When [`Engine::handle_time`] has to be called at the latest; `None` while no call waits.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let of = |slot: &Slot<D::Mem, W, R, P>| match slot.state {
+            State::Running => slot.machine.poll_timeout(),
+            State::Failing(since) => Some(since.saturating_add(ABORT_GRACE)),
+            State::Free | State::Over(_) => None,
+        };
+        self.slots.iter().filter_map(of).min()
     }
 
     /// Deadlines; call it now and then (it is apart from [`Engine::poll`] because reading a clock
@@ -204,6 +226,7 @@ where
                             link.release(index, r.handle);
                         }
                     });
+                    slot.failed = true;
                     slot.state = State::Over(Err(why));
                 }
             }

@@ -46,6 +46,36 @@ where
         self.slots[index].stirred |= worked;
         worked
     }
+
+    /// Throws away what still comes in for a call that has failed here. If it stayed, it would hold
+    /// up the other channels of a link that is one stream of bytes.
+    pub(crate) fn drain(&mut self, index: usize) -> bool {
+        let mut worked = false;
+        for link in self.links.iter_mut().flatten() {
+            while let Ok(Some(frame)) = link.poll_frame(index) {
+                let header = &frame.header;
+                // A later call of this channel may have begun elsewhere.
+                if header.epoch == self.epoch && header.op >= self.next_op {
+                    break;
+                }
+                match frame.payload {
+                    Arrived::Stream => {
+                        // SAFETY: nothing is written.
+                        if !matches!(unsafe { link.receive(index, None) }, Ok(true)) {
+                            break;
+                        }
+                    }
+                    Arrived::Span { handle, .. } => {
+                        link.take(index);
+                        link.release(index, handle);
+                    }
+                    Arrived::Put | Arrived::None => link.take(index),
+                }
+                worked = true;
+            }
+        }
+        worked
+    }
 }
 
 /// Hands one frame to the machine; false if it has to stay in the link for now.

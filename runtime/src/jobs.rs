@@ -29,6 +29,9 @@ where
             let Some(action) = action else {
                 return worked;
             };
+            // A job that a peer has made impossible is asked for again and again until that peer's
+            // abort is here: this is no work, or the caller would never look at its clock.
+            let before = worked;
             worked = true;
             match action {
                 Action::Control { to, body } => self.send(index, to, body, Outgoing::None, 0),
@@ -52,14 +55,14 @@ where
                 }
                 Action::Fold { lane } => {
                     if !self.submit(index, lane, None) {
-                        return worked;
+                        return before;
                     }
                     // A device that is done at once (a CPU) lets the result go out at once.
                     self.complete();
                 }
                 Action::Copy { lane, from, to, bytes } => {
                     if !self.submit(index, lane, Some((from, to, bytes))) {
-                        return worked;
+                        return before;
                     }
                     self.complete();
                 }

@@ -56,6 +56,8 @@ pub(crate) enum State {
 pub(crate) struct Slot<M, const W: usize, const R: usize, const P: usize> {
     pub machine: Machine<M, W, R, P>,
     pub state: State,
+    /// The last call on this channel has failed, so frames of it may still come in.
+    pub failed: bool,
     pub op_id: u64,
     pub buffers: Option<Buffers<M>>,
     pub slot_bytes: u64,
@@ -72,6 +74,7 @@ impl<M: Copy, const W: usize, const R: usize, const P: usize> Slot<M, W, R, P> {
         Self {
             machine: Machine::new(),
             state: State::Free,
+            failed: false,
             op_id: 0,
             buffers: None,
             slot_bytes: 0,

@@ -1,0 +1,6 @@
+//! What is demanded of every run, one file a demand.
+
+pub mod access;
+pub mod agreement;
+pub mod bits;
+pub mod liveness;

@@ -1,0 +1,182 @@
+//! The network: how long bytes take, and what happens to packets on their way.
+//!
+//! Time follows the model of [`unisono_core::plan`]: a member sends and receives at the same time,
+//! each at its own rate and one message after the other, and `alpha` passes on the way. A message
+//! goes on while it comes in (cut-through).
+
+use crate::hub::{Event, Hub};
+
+/// How fast one member is at its end of the network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Nic {
+    /// Nanoseconds from sending to arrival.
+    pub alpha_ns: u64,
+    /// Picoseconds per byte, each way.
+    pub ps_per_byte: u64,
+}
+
+impl Nic {
+    const fn nanos(self, bytes: u64) -> u64 {
+        self.ps_per_byte * bytes / 1000
+    }
+}
+
+/// What happens to packets, in parts per million of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Weather {
+    /// Lost.
+    pub loss_ppm: u64,
+    /// Delivered twice.
+    pub twice_ppm: u64,
+    /// Held back, so that later ones overtake them.
+    pub held_ppm: u64,
+    /// Delivered with a bit changed.
+    pub damage_ppm: u64,
+    /// Every packet is late by up to so many nanoseconds.
+    pub jitter_ns: u64,
+    /// A receiver that is more than so many nanoseconds behind drops packets; 0: it never does.
+    pub queue_ns: u64,
+}
+
+/// Two parts of the group that cannot reach each other for a while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Partition {
+    /// First instant.
+    pub from: u64,
+    /// First instant after it.
+    pub until: u64,
+    /// One part: bit m is member m.
+    pub side: u32,
+}
+
+/// When the parts of one message are where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Passage {
+    /// The last byte has left.
+    pub left: u64,
+    /// The first byte arrives.
+    pub head: u64,
+    /// The last byte arrives.
+    pub tail: u64,
+}
+
+/// Counters of packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Sent.
+    pub sent: u64,
+    /// Lost, for whatever reason.
+    pub lost: u64,
+    /// Delivered twice.
+    pub twice: u64,
+    /// Damaged.
+    pub damaged: u64,
+}
+
+/// The network between all members.
+#[derive(Clone, Debug)]
+pub struct Net {
+    nics: Vec<Nic>,
+    sends_until: Vec<u64>,
+    receives_until: Vec<u64>,
+    partitions: Vec<Partition>,
+    weather: Weather,
+    heals_at: u64,
+    dead: u32,
+    counts: Counts,
+}
+
+impl Net {
+    /// A network with this weather until it heals; afterwards nothing happens to packets.
+    #[must_use]
+    pub fn new(
+        nics: Vec<Nic>,
+        weather: Weather,
+        partitions: Vec<Partition>,
+        heals_at: u64,
+    ) -> Self {
+        let idle = vec![0; nics.len()];
+        let (sends_until, receives_until) = (idle.clone(), idle);
+        let (dead, counts) = (0, Counts::default());
+        Self { nics, sends_until, receives_until, partitions, weather, heals_at, dead, counts }
+    }
+
+    /// The counters.
+    #[must_use]
+    pub const fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// A member is no longer there.
+    pub const fn kill(&mut self, member: usize) {
+        self.dead |= 1 << member;
+    }
+
+    /// Is a member no longer there?
+    #[must_use]
+    pub const fn is_dead(&self, member: usize) -> bool {
+        self.dead >> member & 1 != 0
+    }
+
+    /// Until when two members cannot reach each other, if they cannot now.
+    fn cut_until(&self, now: u64, a: usize, b: usize) -> Option<u64> {
+        let parts = |p: &&Partition| p.side >> a & 1 != p.side >> b & 1;
+        let now = |p: &&Partition| (p.from..p.until).contains(&now);
+        self.partitions.iter().filter(parts).filter(now).map(|p| p.until).max()
+    }
+
+    /// Sends `bytes` bytes that arrive for certain, after `earliest` at least (what was sent before
+    /// on the same stream); a partition only holds them up.
+    pub fn pass(&mut self, now: u64, from: usize, to: usize, bytes: u64, earliest: u64) -> Passage {
+        let (out, into) = (self.nics[from], self.nics[to]);
+        let start = self.sends_until[from].max(now);
+        let left = start + out.nanos(bytes);
+        self.sends_until[from] = left;
+        let alpha = out.alpha_ns.max(into.alpha_ns);
+        let open = self.cut_until(now, from, to).unwrap_or(0);
+        let head = (start + alpha).max(self.receives_until[to]).max(open).max(earliest);
+        let tail = (left + alpha).max(head + into.nanos(bytes));
+        self.receives_until[to] = tail;
+        Passage { left, head, tail }
+    }
+
+    /// When the receiver of a packet that arrives at `tail` would be too far behind to take it.
+    const fn overflows(&self, now: u64, passage: Passage) -> bool {
+        self.weather.queue_ns > 0 && passage.tail > now + self.weather.queue_ns
+    }
+}
+
+/// Sends a packet into the weather.
+pub fn send_packet(hub: &Hub, from: usize, to: usize, bytes: &[u8]) {
+    let now = hub.now();
+    let mut net = hub.net.borrow_mut();
+    let mut rng = hub.rng.borrow_mut();
+    net.counts.sent += 1;
+    let healed = now >= net.heals_at;
+    let weather = if healed { Weather::default() } else { net.weather };
+    let before = net.receives_until[to];
+    let passage = net.pass(now, from, to, bytes.len() as u64, 0);
+    let lost = net.cut_until(now, from, to).is_some()
+        || net.is_dead(to)
+        || rng.rarely(weather.loss_ppm)
+        || (!healed && net.overflows(now, passage));
+    if lost {
+        // What does not arrive takes no time at the receiver.
+        net.receives_until[to] = before;
+        net.counts.lost += 1;
+        return;
+    }
+    let copies = 1 + u64::from(rng.rarely(weather.twice_ppm));
+    net.counts.twice += copies - 1;
+    for _ in 0..copies {
+        let late = rng.below(weather.jitter_ns + 1);
+        let held = if rng.rarely(weather.held_ppm) { rng.below(2_000_000) } else { 0 };
+        let mut bytes = bytes.to_vec();
+        if rng.rarely(weather.damage_ppm) {
+            let bit = rng.below(bytes.len() as u64 * 8);
+            bytes[bit as usize / 8] ^= 1 << (bit % 8);
+            net.counts.damaged += 1;
+        }
+        hub.at(passage.tail + late + held, Event::Packet { from, to, bytes });
+    }
+}
