@@ -1,12 +1,12 @@
 //! Rates of the fold kernels.
 //!
 //! ```text
-//! cargo bench -p unisono-device-cpu -- limit [liblimit.so]   f32 sums in place, against C and memcpy
+//! cargo bench -p unisono-device-cpu -- limit [liblimit.so]   f32 sums in place, against C
 //! cargo bench -p unisono-device-cpu -- rates [bytes]         every type and operator
 //! ```
 //!
 //! `liblimit.so` is `limit.c` beside this file. What is compared runs in turns, many short rounds,
-//! so that a change of the machine's speed meets all alike; the lower quartile of the rounds counts.
+//! so that a change of the machine's speed meets all alike; the lower quartile counts.
 
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::time::Instant;
