@@ -20,6 +20,22 @@ pub unsafe fn get<T: Copy>(span: *const T, i: usize) -> T {
     unsafe { span.add(i).read_unaligned() }
 }
 
+/// Bytes that [`direct`] asks for ahead of what it reads; see `docs/PERFORMANCE.md`.
+const AHEAD: usize = 1024;
+
+/// Asks for the cache line at `at`, which need not exist.
+#[inline(always)]
+fn prefetch(at: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: SSE is part of x86-64, and a prefetch cannot fault.
+    unsafe {
+        use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(at.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = at;
+}
+
 /// `out = a OP b`.
 ///
 /// # Safety
@@ -127,6 +143,9 @@ unsafe fn direct_to<A: Number, O: Op<A>, const K: usize>(
     let end = vectors * step;
     let mut at = 0;
     while at < end {
+        for from in from {
+            prefetch(from.wrapping_add(at + AHEAD));
+        }
         // SAFETY: the vector at byte `at` lies in all spans.
         unsafe {
             let mut value: A::Vector = get(from[0].add(at).cast(), 0);
