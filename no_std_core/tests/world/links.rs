@@ -182,6 +182,9 @@ impl World {
     pub fn completion(&mut self, rank: Rank) {
         self.note_progress(rank);
         self.touch(rank);
+        if !core::mem::take(&mut self.member(rank).later) {
+            return;
+        }
         for from in 0..self.members.len() as Rank {
             if core::mem::take(&mut self.link(from, rank).later) {
                 self.wake(from, rank);

@@ -61,6 +61,8 @@ pub struct Member {
     dirty: bool,
     jobs: Vec<Option<jobs::Running>>,
     busy: usize,
+    /// A frame waits for a place.
+    later: bool,
     /// Elements of the input that are there.
     ready: u64,
     progress: u64,
@@ -201,6 +203,7 @@ impl Member {
             dirty: false,
             jobs: (0..W).map(|_| None).collect(),
             busy: 0,
+            later: false,
             ready: 0,
             progress: 0,
             sent: 0,
@@ -213,6 +216,7 @@ impl Member {
         self.op = 0;
         self.dirty = false;
         self.busy = 0;
+        self.later = false;
         self.jobs.fill_with(|| None);
         (self.sent, self.received, self.frames) = (0, 0, 0);
     }
