@@ -81,7 +81,7 @@ impl World {
         let word = if upto == length && self.rng.one_in(2) { u64::MAX } else { upto };
         self.member(rank).machine.source_ready(word);
         self.touch(rank);
-        if upto < length {
+        if upto < length && !self.dry {
             self.push(Event::Grow(rank));
         }
     }
@@ -96,7 +96,7 @@ impl World {
         member.machine.start(config, ready).expect("a configuration that runs");
         member.op = op;
         member.dirty = false;
-        if !all {
+        if !all && !self.dry {
             self.push(Event::Grow(rank));
         }
         self.touch(rank);

@@ -63,9 +63,9 @@ pub struct Member {
     busy: usize,
     /// A frame waits for a place.
     later: bool,
-    /// Elements of the input that are there.
-    ready: u64,
-    progress: u64,
+    /// Elements of the input that are there, and of the output that are final.
+    pub ready: u64,
+    pub progress: u64,
     pub sent: u128,
     pub received: u128,
     pub frames: u64,
@@ -86,6 +86,8 @@ pub struct World {
     /// Longest path that any value has come.
     deepest: u16,
     pub steps: u64,
+    /// Inputs grow only when the test says so.
+    pub dry: bool,
     /// Pairs of ranks between which nothing is delivered.
     pub cut: Vec<(Rank, Rank)>,
 }
@@ -105,6 +107,7 @@ impl World {
             rng: Rng(0),
             deepest: 0,
             steps: 0,
+            dry: false,
             cut: Vec::new(),
         }
     }
