@@ -8,28 +8,30 @@
 //!
 //! # Why it cannot deadlock
 //!
-//! Devices and links complete what they have accepted, and the source gets ready. Let g be the lowest
-//! chunk that is unfinished on any member.
+//! Devices and links complete what they have accepted, and the source gets ready. Let g be the
+//! lowest chunk that is unfinished on any member.
 //!
-//! * **Lanes.** Members finish chunks in any order, but a window starts at the member's own lowest
-//!   unfinished chunk. So where g is unfinished, it is the first chunk of the window and has a lane.
-//! * **Limits.** Chunks below g are finished, so only lane g decides whether a peer may send g. Where
-//!   the peer's payload stays in place, or is a result, it may at once; contributions that come as
-//!   bytes may in the order of the moves, and a lane never waits for its own slots (`grants`). A
-//!   limit above g is never kept back from a peer of which an open chunk needs something: news goes
-//!   out as soon as the limit told is no higher than the window's start (`Machine::control`).
+//! * **Lanes.** Members finish chunks in any order, but a window starts at the member's own
+//!   lowest unfinished chunk. So where g is unfinished, it is the first chunk of the window and
+//!   has a lane.
+//! * **Limits.** Chunks below g are finished, so only lane g decides whether a peer may send g.
+//!   Where the peer's payload stays in place, or is a result, it may at once; contributions that
+//!   come as bytes may in the order of the moves, and a lane never waits for its own slots
+//!   (`grants`). A limit above g is never kept back from a peer of which an open chunk needs
+//!   something: news goes out as soon as the limit told is no higher than the window's start
+//!   (`Machine::control`).
 //! * **Heads of channels.** A frame is taken as it comes, unless its bytes have no place yet. A
-//!   contribution has its slot since it was granted. A result waits only for the completion of this
-//!   member's own sends of the same chunk, in place; they have been read, because the result was
-//!   made of them. So no frame stands in the way of those behind it for ever.
-//! * **Moves.** What is left is the order of the moves. Leave to send depends only on the receiver's
-//!   slots, and these become free also while it waits with its own sends: partial folds do not wait
-//!   for them. Otherwise a move waits for a move of another route of the same chunk, and a
-//!   schedule's routes for one chunk are free of cycles (tested exhaustively).
+//!   contribution has its slot since it was granted. A result waits only for the completion of
+//!   this member's own sends of the same chunk, in place; they have been read, because the result
+//!   was made of them. So no frame stands in the way of those behind it for ever.
+//! * **Moves.** What is left is the order of the moves. Leave to send depends only on the
+//!   receiver's slots, and these become free also while it waits with its own sends: partial
+//!   folds do not wait for them. Otherwise a move waits for a move of another route of the same
+//!   chunk, and a schedule's routes for one chunk are free of cycles (tested exhaustively).
 //!
 //! Hence some move of chunk g can always be made, g gets finished, and by induction every chunk
-//! does. The agreement waits for no data. Calls do not wait for each other: each has its own machine
-//! and its own channel on every link.
+//! does. The agreement waits for no data. Calls do not wait for each other: each has its own
+//! machine and its own channel on every link.
 
 mod action;
 mod agree;

@@ -113,6 +113,7 @@ impl World {
         self.sends[id as usize] = Some(sending);
         let carried = match (sending.at, self.case.join(from, to)) {
             (None, _) => {
+                self.puts += 1;
                 self.sending(id).over = true;
                 self.push(Event::Sent(id));
                 Carried::Put

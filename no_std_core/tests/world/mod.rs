@@ -86,6 +86,8 @@ pub struct World {
     /// Longest path that any value has come.
     deepest: u16,
     pub steps: u64,
+    /// Results that were written where they belong instead of being sent.
+    pub puts: u64,
     /// Inputs grow only when the test says so.
     pub dry: bool,
     /// Pairs of ranks between which nothing is delivered.
@@ -107,6 +109,7 @@ impl World {
             rng: Rng(0),
             deepest: 0,
             steps: 0,
+            puts: 0,
             dry: false,
             cut: Vec::new(),
         }
