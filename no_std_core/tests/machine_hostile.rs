@@ -118,6 +118,24 @@ fn a_second_copy_is_a_breach() {
     refuses(machine, "a second copy", leaf(0), AT);
 }
 
+/// A peer that takes its memory back is about to abort; the lane does not ask for ever.
+#[test]
+fn a_job_that_was_refused_is_not_asked_for_again() {
+    let mut machine = owner(true);
+    let first = header(&machine, 1, Body::Data(leaf(0)));
+    assert!(machine.handle_frame(&first, AT, None));
+    let second = Header { from: 2, ..first };
+    let at = Some(Payload::At { mem: 1, window: None, handle: 2 });
+    assert!(machine.handle_frame(&second, at, None));
+    let action = machine.poll_action(&mut Any { frames: true });
+    let Some(Action::Fold { lane }) = action else { panic!("{action:?}") };
+    machine.handle_refused(lane);
+    assert_eq!(machine.poll_action(&mut Any { frames: true }), None);
+    let why = Abort::Cancelled { rank: 1 };
+    machine.handle_frame(&header(&machine, 1, Body::Abort(why)), None, None);
+    assert_eq!(machine.status(), Status::Failing(why));
+}
+
 #[test]
 fn only_who_may_put_can_put() {
     let sent = |puts| {

@@ -72,3 +72,16 @@ fn a_root_needs_few_slots() {
         in_a_pinch(&Schedule::HalvingDoubling, n, 0, Kind::AllReduce);
     }
 }
+
+/// The finishing pass writes results into the windows, however many passes there were before.
+#[test]
+fn windows_outlast_partial_folds() {
+    for (sources_max, dests_max, puts) in [(32, 32, 6), (2, 32, 6), (2, 4, 3), (32, 1, 0)] {
+        let mut case = Case::new(direct(7), Kind::AllReduce, 7, 5);
+        case.joins = Joins::All(Join::Put);
+        (case.sources_max, case.dests_max) = (sources_max, dests_max);
+        let mut world = World::new();
+        world.run(&case);
+        assert_eq!(world.puts, 5 * puts, "{sources_max} sources, {dests_max} destinations");
+    }
+}

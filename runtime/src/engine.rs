@@ -112,6 +112,7 @@ where
         slot.op_id = op_id;
         slot.buffers = Some(call.buffers);
         slot.jobs = 0;
+        slot.refused = 0;
         if slot.failed {
             slot.receiving = [None; P];
         }

@@ -34,7 +34,7 @@ where
                     }
                     Err(_) => {
                         // A peer that has finished the call may have left already.
-                        if slot.machine.needs(from as Rank) {
+                        if slot.machine.needs(from as Rank) || slot.refused >> from & 1 != 0 {
                             slot.machine.handle_peer_lost(from as Rank);
                             worked = true;
                         }

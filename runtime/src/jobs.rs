@@ -93,7 +93,7 @@ where
     /// Gives a lane's job to the device; false if it could not be started now.
     fn submit(&mut self, index: usize, lane: u16, copy: Option<Moved<D::Mem>>) -> bool {
         if !self.lock(index, lane) {
-            // The peer's abort is on its way; until it comes, ask again.
+            // The peer has given the call up, or is gone: its abort or the end of its link is next.
             self.slots[index].machine.handle_refused(lane);
             self.slots[index].stirred = true;
             return false;
@@ -125,11 +125,12 @@ where
     fn lock(&mut self, index: usize, lane: u16) -> bool {
         let machine = &self.slots[index].machine;
         let mut locked = 0;
-        let mut all = true;
+        let (mut all, mut refused) = (true, 0);
         for held in machine.holds(lane) {
             let link = self.links.get_mut(usize::from(held.from)).and_then(Option::as_mut);
             all = link.is_some_and(|l| l.enter(index, held.handle));
             if !all {
+                refused = 1 << held.from;
                 break;
             }
             locked += 1;
@@ -141,6 +142,7 @@ where
                 }
             }
         }
+        self.slots[index].refused |= refused;
         all
     }
 

@@ -63,6 +63,8 @@ pub(crate) struct Slot<M, const W: usize, const R: usize, const P: usize> {
     pub slot_bytes: u64,
     /// Jobs that the device has not completed.
     pub jobs: u32,
+    /// Peers that have taken back memory which the call needs: bit r is rank r.
+    pub refused: u128,
     /// Something has changed since the machine was last asked, or room was lacking then.
     pub stirred: bool,
     /// Where the head frame of each peer is being received.
@@ -79,6 +81,7 @@ impl<M: Copy, const W: usize, const R: usize, const P: usize> Slot<M, W, R, P> {
             buffers: None,
             slot_bytes: 0,
             jobs: 0,
+            refused: 0,
             stirred: false,
             receiving: [None; P],
         }

@@ -2,10 +2,10 @@
 //!
 //! # How many slots are enough
 //!
-//! A lane folds from the left (see `folding`): at any time its sources that are here without a gap
-//! form the stack of a binary counter, and everything left of what is being folded is one entry of
-//! that stack, in one slot or none. The stack has at most D entries ([`depth`]). So the slots in
-//! use are at most
+//! A lane folds from the left (see `folding`): at any time its sources that are here without a
+//! gap form the stack of a binary counter, and everything left of what is being folded is one
+//! entry of that stack, in one slot or none. The stack has at most D entries ([`depth`]). So the
+//! slots in use are at most
 //!
 //! * D for the entries of the stack, be they results of partial folds or contributions that wait
 //!   for their partner (*settled*),
@@ -13,9 +13,9 @@
 //! * one for the result of the fold that is under way.
 //!
 //! Contributions are granted in the order of the moves while that sum stays within the lane's
-//! slots. If all that has been granted is here and folded as far as it goes, all of it is settled or
-//! spent (what comes by span needs no grant and comes by itself), and with D + 2 slots the next
-//! contribution is granted. Hence no lane waits for its own slots.
+//! slots. If all that has been granted is here and folded as far as it goes, all of it is settled
+//! or spent (what comes by span needs no grant and comes by itself), and with D + 2 slots the
+//! next contribution is granted. Hence no lane waits for its own slots.
 
 use super::config::{Config, ConfigError};
 use super::lane::Lane;

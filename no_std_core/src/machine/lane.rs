@@ -278,9 +278,8 @@ impl<M: Copy, const R: usize> Lane<M, R> {
                 let issued = i < usize::from(self.end) && self.issued >> (i - pc) & 1 != 0;
                 to == rank && !issued
             }
-            // What has arrived but is still the peer's memory can be taken back by it.
             Move::Recv { from, .. } | Move::Store { from } => {
-                from == rank && self.arrival(i).is_none_or(|a| a.handle.is_some())
+                from == rank && self.arrival(i).is_none()
             }
             Move::Own { .. } | Move::Fold { .. } => false,
         })

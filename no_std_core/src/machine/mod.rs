@@ -8,16 +8,30 @@
 //!
 //! # Why it cannot deadlock
 //!
-//! Let g be the lowest chunk that is unfinished on any member. A member finishes chunks in any
-//! order but its window starts at its own lowest unfinished chunk, which is at least g; a member on
-//! which g is unfinished therefore has g at the very start of its window: it has a lane for g and
-//! has told every peer a limit above g. So no frame of chunk g waits for a limit. Scratch slots
-//! belong to lanes, so no other chunk can take those of g; within the lane contributions are
-//! granted in canonical order and partial folds give their slots back (`Config::check_slots` keeps
-//! one accumulator a level free). What remains is the order of the moves, and a schedule's routes
-//! for one chunk are free of cycles (tested exhaustively). Hence some move of chunk g can always be
-//! made, g gets finished, and by induction every chunk does. Calls do not wait for each other:
-//! each has its own machine and its own channel on every link.
+//! Devices and links complete what they have accepted, and the source gets ready. Let g be the
+//! lowest chunk that is unfinished on any member.
+//!
+//! * **Lanes.** Members finish chunks in any order, but a window starts at the member's own
+//!   lowest unfinished chunk. So where g is unfinished, it is the first chunk of the window and
+//!   has a lane.
+//! * **Limits.** Chunks below g are finished, so only lane g decides whether a peer may send g.
+//!   Where the peer's payload stays in place, or is a result, it may at once; contributions that
+//!   come as bytes may in the order of the moves, and a lane never waits for its own slots
+//!   (`grants`). A limit above g is never kept back from a peer of which an open chunk needs
+//!   something: news goes out as soon as the limit told is no higher than the window's start
+//!   (`Machine::control`).
+//! * **Heads of channels.** A frame is taken as it comes, unless its bytes have no place yet. A
+//!   contribution has its slot since it was granted. A result waits only for the completion of
+//!   this member's own sends of the same chunk, in place; they have been read, because the result
+//!   was made of them. So no frame stands in the way of those behind it for ever.
+//! * **Moves.** What is left is the order of the moves. Leave to send depends only on the
+//!   receiver's slots, and these become free also while it waits with its own sends: partial
+//!   folds do not wait for them. Otherwise a move waits for a move of another route of the same
+//!   chunk, and a schedule's routes for one chunk are free of cycles (tested exhaustively).
+//!
+//! Hence some move of chunk g can always be made, g gets finished, and by induction every chunk
+//! does. The agreement waits for no data. Calls do not wait for each other: each has its own
+//! machine and its own channel on every link.
 
 mod action;
 mod agree;
@@ -25,23 +39,25 @@ mod config;
 mod folding;
 mod grants;
 mod input;
+mod jobs;
 mod lane;
 mod poll;
 
 pub use action::{Action, Payload, Place, Released, Status};
 pub use config::{Config, ConfigError, RankSet};
 pub use input::Refused;
+pub use jobs::FoldJob;
 pub use poll::Room;
 
 use crate::dtype::{DType, Scalar};
-use crate::fold::{Finish, Form, Source};
+use crate::fold::Form;
 use crate::layout::Kind;
 use crate::route::{Move, Rank, Route};
 use crate::time::Instant;
 use crate::wire::frame::{Abort, Fingerprint, Phase};
 use agree::{Agree, is_connected};
-use heapless::{Vec, vec::VecView};
-use lane::{Job, Lane};
+use heapless::Vec;
+use lane::Lane;
 
 /// Flow control between this member and one peer: chunks below the limit may be sent.
 #[derive(Clone, Copy, Debug, Default)]
@@ -80,15 +96,6 @@ pub struct Machine<M, const W: usize, const R: usize, const P: usize> {
     untold: RankSet,
     /// Peers may have to be told their limit.
     stale_limits: bool,
-}
-
-/// The job behind [`Action::Fold`].
-#[derive(Clone, Copy, Debug)]
-pub struct FoldJob {
-    /// Elements.
-    pub elems: u64,
-    /// Partial or final.
-    pub finish: Finish,
 }
 
 impl<M: Copy, const W: usize, const R: usize, const P: usize> Default for Machine<M, W, R, P> {
@@ -209,51 +216,6 @@ impl<M: Copy, const W: usize, const R: usize, const P: usize> Machine<M, W, R, P
         self.cfg.as_ref().and_then(|c| c.deadline).filter(|_| running)
     }
 
-    /// Writes sources (canonical order) and destinations of a lane's fold.
-    ///
-    /// `None` if the lane has no fold under way or the storage is too short.
-    pub fn fold_job(
-        &self,
-        lane: u16,
-        sources: &mut VecView<Source<Place<M>>>,
-        dests: &mut VecView<Place<M>>,
-    ) -> Option<FoldJob> {
-        let cfg = self.cfg.as_ref()?;
-        let lane = self.lanes.get(usize::from(lane))?;
-        let Job::Fold { whole, to, .. } = lane.job else { return None };
-        sources.clear();
-        dests.clear();
-        let mut fits = true;
-        lane.sources(cfg, |s| fits &= sources.push(s).is_ok());
-        fits &= dests.push(to).is_ok();
-        let last = whole && lane.at_last_fold();
-        if last {
-            for window in self.windows(lane) {
-                fits &= dests.push(Place::Peer(window)).is_ok();
-            }
-        }
-        let ranks = u32::from(cfg.layout.ranks);
-        let finish = if last { Finish::Final { ranks } } else { Finish::Partial };
-        fits.then_some(FoldJob { elems: lane.elems, finish })
-    }
-
-    /// The frames whose memory a lane's job reads or writes: to be locked while it runs.
-    pub fn holds(&self, lane: u16) -> impl Iterator<Item = Released> {
-        let lane = self.lanes.get(usize::from(lane));
-        lane.into_iter().flat_map(|lane| {
-            let (lo, hi) = match lane.job {
-                Job::Fold { whole: true, .. } => (lane.pc, lane.end),
-                Job::Fold { lo, hi, .. } => (lo, hi),
-                Job::Store { .. } => (lane.pc, lane.end),
-                Job::None | Job::Unpark | Job::Refused => (0, 0),
-            };
-            (lo..hi).filter_map(move |i| {
-                let a = lane.arrival(usize::from(i))?;
-                Some(Released { from: a.from, handle: a.handle? })
-            })
-        })
-    }
-
     /// Does the call still need something from this peer, or have to send it something?
     ///
     /// A peer finishes a call only when all its routes are done, so one that is needed and gone
@@ -261,24 +223,9 @@ impl<M: Copy, const W: usize, const R: usize, const P: usize> Machine<M, W, R, P
     #[must_use]
     pub fn needs(&self, rank: Rank) -> bool {
         let Some(cfg) = &self.cfg else { return false };
-        let lanes = (self.base..self.opened).filter_map(|chunk| self.lane_of(chunk));
-        lanes.into_iter().any(|at| self.lanes[at].needs(rank))
+        let mut lanes = (self.base..self.opened).filter_map(|chunk| self.lane_of(chunk));
+        lanes.any(|at| self.lanes[at].needs(rank))
             || self.agree.waiting_for(cfg.rank, self.members) == Some(rank)
-    }
-
-    /// Peers' windows that the finishing fold writes along with the own output.
-    fn windows<'a>(&'a self, lane: &'a Lane<M, R>) -> impl Iterator<Item = M> + 'a {
-        let most = self.cfg.as_ref().map_or(0, |c| usize::from(c.dests_max) - 1);
-        let end = usize::from(lane.end);
-        let sends = lane.moves[end..].iter().take_while(|m| matches!(m, Move::Send { .. }));
-        sends
-            .filter_map(move |m| {
-                let Move::Send { to } = *m else { return None };
-                (usize::from(lane.pc)..end).find_map(|i| {
-                    lane.arrival(i).filter(|a| a.from == to && a.handle.is_some())?.window
-                })
-            })
-            .take(most)
     }
 
     /// Opens lanes for every chunk that has come into the window; false if a route does not fit.

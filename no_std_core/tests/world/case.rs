@@ -59,6 +59,8 @@ pub struct Case {
     pub jobs: usize,
     /// The input grows while the call runs.
     pub grows: bool,
+    /// Members differ in window, slots and what their devices take; the above are then the most.
+    pub varied: bool,
     pub deadline: Option<Instant>,
     pub seed: u64,
 }
@@ -83,6 +85,7 @@ impl Case {
             depth: 2,
             jobs: 2,
             grows: false,
+            varied: false,
             deadline: None,
             seed: 0,
         }
@@ -106,6 +109,7 @@ impl Case {
         self.depth = rng.pick(&[1, 2, 5]);
         self.jobs = rng.pick(&[1, 2, 8]);
         self.grows = rng.one_in(4);
+        self.varied = rng.one_in(3);
         let may_be_eager =
             matches!(self.joins, Joins::All(Join::Span | Join::Put)) || !self.layout.kind.reduces();
         if may_be_eager && rng.one_in(2) {
@@ -160,12 +164,16 @@ impl Case {
             dests_max: self.dests_max,
             deadline: self.deadline,
         };
-        config.slots = least_slots(&config).saturating_add(self.spare_slots).min(31);
+        let mut spare = self.spare_slots;
+        if self.varied {
+            let mut rng = Rng(self.seed ^ u64::from(rank) << 40);
+            let window = 1 + rng.below(u64::from(self.window));
+            config.window = window.max(self.eager) as u16;
+            config.sources_max = 2 + rng.below(u64::from(self.sources_max) - 1) as u16;
+            config.dests_max = 1 + rng.below(u64::from(self.dests_max)) as u16;
+            spare = rng.below(u64::from(spare) + 1) as u8;
+        }
+        config.slots = config.slots_min().saturating_add(spare).min(31);
         config
     }
-}
-
-/// The fewest slots with which a configuration runs.
-pub fn least_slots(config: &Config) -> u8 {
-    config.slots_min()
 }

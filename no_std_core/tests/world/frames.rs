@@ -1,6 +1,6 @@
 //! What a member does: begin its call, ask its machine, take what arrives.
 
-use super::links::{Carried, Frame, Sending};
+use super::links::{Carried, Frame, Link, Sending};
 use super::memory::{POISON, Ref, Value};
 use super::shapes::Rng;
 use super::{Event, Join, Rank, World};
@@ -11,8 +11,9 @@ use unisono_core::wire::frame::{Body, Data, Header};
 
 /// What a member can take now; says no at random, as a caller may.
 struct Now<'a> {
-    /// Peers whose channel has room.
-    open: u128,
+    /// The channels to the peers, and how many frames they hold.
+    links: &'a [Link],
+    depth: usize,
     device: bool,
     rng: Option<&'a mut Rng>,
     refused: &'a Cell<bool>,
@@ -30,7 +31,7 @@ impl Now<'_> {
 
 impl Room for Now<'_> {
     fn send(&mut self, to: Rank) -> bool {
-        self.open >> to & 1 != 0 && !self.whim()
+        self.links[usize::from(to)].queue.len() < self.depth && !self.whim()
     }
 
     fn device(&mut self) -> bool {
@@ -80,7 +81,7 @@ impl World {
         let word = if upto == length && self.rng.one_in(2) { u64::MAX } else { upto };
         self.member(rank).machine.source_ready(word);
         self.touch(rank);
-        if upto < length {
+        if upto < length && !self.dry {
             self.push(Event::Grow(rank));
         }
     }
@@ -95,7 +96,7 @@ impl World {
         member.machine.start(config, ready).expect("a configuration that runs");
         member.op = op;
         member.dirty = false;
-        if !all {
+        if !all && !self.dry {
             self.push(Event::Grow(rank));
         }
         self.touch(rank);
@@ -117,14 +118,13 @@ impl World {
         let n = self.members.len();
         let depth = self.case.depth;
         let row = usize::from(rank) * n;
-        let open = (0..n).filter(|&p| self.links[row + p].queue.len() < depth);
-        let open = open.fold(0, |set, p| set | 1 << p);
         let refused = Cell::new(false);
         let random = self.case.turns == super::Turns::Random;
         let jobs = self.case.jobs;
         let member = &mut self.members[usize::from(rank)];
         let mut now = Now {
-            open,
+            links: &self.links[row..row + n],
+            depth,
             device: member.busy < jobs,
             rng: random.then_some(&mut self.rng),
             refused: &refused,
@@ -217,7 +217,10 @@ impl World {
         if matches!(frame.carried, Carried::Bytes(_)) {
             return match self.member(to).machine.placement(&header) {
                 Ok(place) => self.receive(&header, to, place),
-                Err(Refused::Later) => self.link(from, to).later = true,
+                Err(Refused::Later) => {
+                    self.link(from, to).later = true;
+                    self.member(to).later = true;
+                }
                 Err(Refused::Discard) => {
                     self.dequeue(from, to);
                     self.touch(to);

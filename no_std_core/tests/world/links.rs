@@ -113,6 +113,7 @@ impl World {
         self.sends[id as usize] = Some(sending);
         let carried = match (sending.at, self.case.join(from, to)) {
             (None, _) => {
+                self.puts += 1;
                 self.sending(id).over = true;
                 self.push(Event::Sent(id));
                 Carried::Put
@@ -182,6 +183,9 @@ impl World {
     pub fn completion(&mut self, rank: Rank) {
         self.note_progress(rank);
         self.touch(rank);
+        if !core::mem::take(&mut self.member(rank).later) {
+            return;
+        }
         for from in 0..self.members.len() as Rank {
             if core::mem::take(&mut self.link(from, rank).later) {
                 self.wake(from, rank);

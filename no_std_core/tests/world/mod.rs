@@ -61,9 +61,11 @@ pub struct Member {
     dirty: bool,
     jobs: Vec<Option<jobs::Running>>,
     busy: usize,
-    /// Elements of the input that are there.
-    ready: u64,
-    progress: u64,
+    /// A frame waits for a place.
+    later: bool,
+    /// Elements of the input that are there, and of the output that are final.
+    pub ready: u64,
+    pub progress: u64,
     pub sent: u128,
     pub received: u128,
     pub frames: u64,
@@ -84,6 +86,10 @@ pub struct World {
     /// Longest path that any value has come.
     deepest: u16,
     pub steps: u64,
+    /// Results that were written where they belong instead of being sent.
+    pub puts: u64,
+    /// Inputs grow only when the test says so.
+    pub dry: bool,
     /// Pairs of ranks between which nothing is delivered.
     pub cut: Vec<(Rank, Rank)>,
 }
@@ -103,6 +109,8 @@ impl World {
             rng: Rng(0),
             deepest: 0,
             steps: 0,
+            puts: 0,
+            dry: false,
             cut: Vec::new(),
         }
     }
@@ -201,6 +209,7 @@ impl Member {
             dirty: false,
             jobs: (0..W).map(|_| None).collect(),
             busy: 0,
+            later: false,
             ready: 0,
             progress: 0,
             sent: 0,
@@ -213,6 +222,7 @@ impl Member {
         self.op = 0;
         self.dirty = false;
         self.busy = 0;
+        self.later = false;
         self.jobs.fill_with(|| None);
         (self.sent, self.received, self.frames) = (0, 0, 0);
     }
