@@ -116,3 +116,10 @@ pub(super) struct Arrival<M> {
     /// The memory has been given back.
     pub spent: bool,
 }
+
+impl<M> Arrival<M> {
+    /// Has it been received into a slot that is not free yet?
+    pub const fn takes_slot(&self) -> bool {
+        matches!(self.place, Place::Slot(_)) && !self.spent
+    }
+}

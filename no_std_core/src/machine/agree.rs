@@ -1,12 +1,35 @@
 //! Agreement on the fingerprint by dissemination, for calls in which data alone does not connect
-//! every rank with every other: broadcast, reduce, barrier and calls that move nothing.
+//! every rank with every other: broadcast, reduce, barrier, calls that move nothing and calls so
+//! short that an aggregator has nothing to do.
 //!
 //! In round j rank r tells `r + 2^j` and hears from `r - 2^j`; round j is sent only when all
 //! rounds below it have been heard. After `ceil(log2 n)` rounds everybody has, directly or through
 //! others, heard from everybody (Hensgen, Finkel, Manber 1988: the dissemination barrier). Each
 //! frame carries the fingerprint, so a rank that differs is noticed by whoever hears it.
 
+use super::config::Config;
+use crate::layout::Kind;
 use crate::route::Rank;
+use crate::schedule::Schedule;
+
+/// Does the data of the call connect every member with every other?
+pub(super) fn is_connected(cfg: &Config) -> bool {
+    let chunks = cfg.layout.chunks();
+    let kind = cfg.layout.kind;
+    let everyone = match &cfg.schedule {
+        Schedule::Star(aggregators) => chunks >= u64::from(aggregators.count()),
+        Schedule::Direct(owners) if owners.aggregators() > 0 => {
+            let table = owners.table();
+            let used = &table[..chunks.min(table.len() as u64) as usize];
+            let first = owners.ranks();
+            let works = |a: u16| used.iter().any(|&o| u16::from(o) == first + a);
+            kind == Kind::AllReduce && (0..owners.aggregators()).all(works)
+        }
+        _ => true,
+    };
+    let meets = !matches!(kind, Kind::Broadcast | Kind::Reduce | Kind::Barrier);
+    meets && everyone && chunks > 0
+}
 
 /// Progress of the agreement on one member.
 #[derive(Clone, Copy, Debug, Default)]

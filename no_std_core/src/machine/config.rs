@@ -120,6 +120,12 @@ pub enum ConfigError {
         /// Elements asked for.
         chunk: u64,
     },
+    /// The bytes of the call, or its chunks, cannot be numbered with 64 bits.
+    #[error("a count of {count} elements is too large")]
+    Count {
+        /// Count asked for.
+        count: u64,
+    },
     /// A route is longer than the machine's storage.
     #[error("schedule {schedule} needs routes of more than {most} moves here")]
     RouteTooLong {
@@ -170,7 +176,7 @@ impl Config {
             Form::Partial => self.dtype.acc().size(),
             Form::Leaf | Form::Final => self.dtype.size(),
         };
-        elems * size as u64
+        elems.saturating_mul(size as u64)
     }
 
     /// Bytes of one scratch slot: a full chunk in its widest form.
@@ -182,13 +188,13 @@ impl Config {
             self.layout.count
         };
         // Slots start on cache lines.
-        self.bytes(elems, Form::Partial).next_multiple_of(64)
+        self.bytes(elems, Form::Partial).div_ceil(64).saturating_mul(64)
     }
 
     /// Fewest scratch slots a chunk that this call can run with.
     #[must_use]
     pub fn slots_least(&self) -> u8 {
-        super::slots_least(self)
+        self.slots_min()
     }
 
     pub(super) fn check(&self, window_max: usize, members_max: usize) -> Result<(), ConfigError> {
@@ -223,6 +229,10 @@ impl Config {
         }
         if chunk == 0 || self.slot_bytes() > u64::from(u32::MAX) {
             return Err(ConfigError::Chunk { chunk });
+        }
+        let blocks = u64::from(ranks) * u64::from(ranks);
+        if self.layout.count.checked_mul(8 * blocks).is_none() {
+            return Err(ConfigError::Count { count: self.layout.count });
         }
         if self.sources_max < 2 || self.dests_max == 0 {
             return Err(ConfigError::Device);

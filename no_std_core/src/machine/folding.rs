@@ -42,12 +42,13 @@ struct Node {
     items: u16,
     level: u8,
     here: bool,
+    /// One contribution that takes a slot.
+    raw: bool,
 }
 
 impl<M: Copy, const R: usize> Lane<M, R> {
     fn items(&self) -> impl Iterator<Item = Item> {
-        let mut i = self.pc;
-        let end = self.end.saturating_sub(1);
+        let (mut i, end) = (self.fold_lo, self.fold_hi);
         core::iter::from_fn(move || {
             if i >= end {
                 return None;
@@ -66,64 +67,74 @@ impl<M: Copy, const R: usize> Lane<M, R> {
         })
     }
 
-    /// The whole segment if it fits one pass of `most` sources, else the largest subtree that does
-    /// (`hurry`) or nothing.
+    /// All sources if they fit one pass of `most`, else the leftmost of the largest subtrees that
+    /// do, once all its sources are here. In a `hurry` whatever can be folded is, from the left, so
+    /// that slots become free.
+    ///
+    /// Never anything to the right of what is still to be folded: the results that wait are then
+    /// entries of the binary counter's stack, one a level.
     pub fn group(&self, most: u16, hurry: bool) -> Option<Group> {
-        let whole = Group { lo: self.pc, hi: self.end - 1, level: 0, whole: true };
-        let items = if self.accs.is_empty() {
-            usize::from(self.end - 1 - self.pc)
-        } else {
-            self.items().count()
-        };
-        if items <= usize::from(most) {
-            if self.waiting == 0 {
-                return Some(whole);
-            }
-            if !hurry {
-                return None;
-            }
+        let (lo, hi) = (self.fold_lo, self.fold_hi);
+        let items = if self.accs.is_empty() { usize::from(hi - lo) } else { self.items().count() };
+        if items <= usize::from(most) && lo == self.pc && self.waiting == 0 {
+            return Some(Group { lo, hi, level: 0, whole: true });
         }
-        self.subtree(most)
-    }
-
-    fn subtree(&self, most: u16) -> Option<Group> {
-        let mut stack: Vec<Node, DEPTH> = Vec::new();
+        if items <= usize::from(most) && !hurry {
+            return None;
+        }
         let mut best: Option<Node> = None;
-        let mut consider = |n: Node| {
-            if n.here && n.items >= 2 && n.items <= most && best.is_none_or(|b| n.items > b.items) {
+        self.walk(hurry, |n| {
+            let grows = best.is_none_or(|b| n.lo <= b.lo && n.hi >= b.hi);
+            // All of it at once only where it makes the new value.
+            let part = (n.lo, n.hi) != (lo, hi);
+            if part && n.items >= 2 && n.items <= most && grows {
                 best = Some(n);
             }
-        };
-        let join = |a: Node, b: Node| Node {
-            lo: a.lo,
-            hi: b.hi,
-            items: a.items + b.items,
-            level: a.level.max(b.level) + 1,
-            here: a.here && b.here,
+        })?;
+        let n = best.filter(|n| n.here)?;
+        Some(Group { lo: n.lo, hi: n.hi, level: n.level, whole: false })
+    }
+
+    /// Contributions in slots that are here, wait for others before they can be folded, and have
+    /// nothing to their left that is still to be folded: entries of the stack in their own right.
+    pub fn settled(&self) -> u16 {
+        let stack = self.walk(true, |_| ()).unwrap_or_default();
+        stack.iter().take_while(|n| n.items == 1).filter(|n| n.raw).count() as u16
+    }
+
+    /// Builds the tree of the segment, calls `each` with every inner node, children first and from
+    /// the left, and returns the nodes that are left without a partner. With `prefix`, goes only
+    /// as far as sources are here without a gap.
+    fn walk(&self, prefix: bool, mut each: impl FnMut(Node)) -> Option<Vec<Node, DEPTH>> {
+        let mut stack: Vec<Node, DEPTH> = Vec::new();
+        let mut join = |a: Node, b: Node, level: u8| {
+            let (here, items) = (a.here && b.here, a.items + b.items);
+            let node = Node { lo: a.lo, hi: b.hi, items, level, here, raw: false };
+            each(node);
+            node
         };
         for item in self.items() {
             let Item { lo, hi, level, here } = item;
-            let mut node = Node { lo, hi, items: 1, level, here };
+            if prefix && !here {
+                return Some(stack);
+            }
+            let raw = matches!(self.arrival(usize::from(lo)), Some(a) if a.takes_slot());
+            let mut node = Node { lo, hi, items: 1, level, here, raw };
             while let Some(&top) = stack.last()
                 && top.level <= node.level
             {
                 stack.pop();
-                node = join(top, node);
-                consider(node);
+                node = join(top, node, node.level + 1);
             }
-            if stack.push(node).is_err() {
-                return None;
-            }
+            stack.push(node).ok()?;
         }
         while stack.len() > 1 {
             let (b, a) = (stack.pop()?, stack.pop()?);
             // A node of the right edge keeps the level of its left part, so that what is pushed
             // in its place later merges in the same order.
-            let node = Node { level: a.level, ..join(a, b) };
-            consider(node);
-            stack.push(node).ok()?;
+            stack.push(join(a, b, a.level)).ok()?;
         }
-        best.map(|n| Group { lo: n.lo, hi: n.hi, level: n.level, whole: false })
+        Some(stack)
     }
 
     /// Calls `each` with the sources of the running fold in canonical order.
@@ -180,6 +191,7 @@ impl<M: Copy, const R: usize> Lane<M, R> {
                 && !was
             {
                 self.free_global(s);
+                self.spent += 1;
             }
         }
         let mut k = 0;

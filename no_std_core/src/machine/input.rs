@@ -81,10 +81,15 @@ impl<M: Copy, const W: usize, const R: usize, const P: usize> Machine<M, W, R, P
 
     fn heard_abort(&mut self, header: &Header, why: Abort) {
         let ours = self.cfg.as_ref().is_some_and(|c| {
-            header.epoch == c.epoch && header.op == c.op_id && header.from < self.members
+            let known = header.from < self.members && header.from != c.rank;
+            known && header.epoch == c.epoch && header.op == c.op_id
         });
         if ours {
-            self.fail(why);
+            // Ranks that wait for each other in different calls run into the deadline of one.
+            match why {
+                Abort::Deadline { .. } if header.print != self.print => self.mismatch(header),
+                _ => self.fail(why),
+            }
             self.untold &= !(1 << header.from);
             self.abort_settle();
         }
@@ -93,19 +98,25 @@ impl<M: Copy, const W: usize, const R: usize, const P: usize> Machine<M, W, R, P
     /// Is this a frame that a running call may act on? Notices a call that does not match.
     fn accepts(&mut self, header: &Header) -> bool {
         let Some(cfg) = &self.cfg else { return false };
-        if self.status != Status::Running || header.from >= self.members {
+        let known = header.from < self.members && header.from != cfg.rank;
+        if self.status != Status::Running || !known {
             return false;
         }
         if header.epoch != cfg.epoch || header.op != cfg.op_id {
             return false;
         }
         if header.print != self.print {
-            let (a, b) = (cfg.rank, header.from);
-            let why = Abort::Mismatch { a, a_print: self.print, b, b_print: header.print };
-            self.fail(why);
+            self.mismatch(header);
             return false;
         }
         true
+    }
+
+    /// The sender of a frame is in another call.
+    fn mismatch(&mut self, header: &Header) {
+        let a = self.cfg.as_ref().map_or(0, |c| c.rank);
+        let (b, b_print) = (header.from, header.print);
+        self.fail(Abort::Mismatch { a, a_print: self.print, b, b_print });
     }
 
     /// The move and the lane that wait for a data frame.
@@ -113,6 +124,9 @@ impl<M: Copy, const W: usize, const R: usize, const P: usize> Machine<M, W, R, P
         let cfg = self.cfg.as_ref()?;
         let at = self.lane_of(data.chunk)?;
         let lane = &self.lanes[at];
+        if data.chunk >= self.peers.get(usize::from(from))?.told {
+            return None;
+        }
         let form_fits = match (data.phase, cfg.op) {
             (Phase::Contribution, Some(_)) => data.form != Form::Final,
             (Phase::Contribution, None) => false,
@@ -122,7 +136,9 @@ impl<M: Copy, const W: usize, const R: usize, const P: usize> Machine<M, W, R, P
         if !form_fits || !bytes_fit {
             return None;
         }
-        lane.expecting(from, data.phase).map(|index| (index, at))
+        let index = lane.expecting(from, data.phase)?;
+        let due = data.phase == Phase::Contribution || lane.is_due(index);
+        due.then_some((index, at))
     }
 
     fn credit(&mut self, from: Rank, limit: u64) {
@@ -162,9 +178,7 @@ impl<M: Copy, const W: usize, const R: usize, const P: usize> Machine<M, W, R, P
             index,
             Arrival { from, form, weight, place, window, handle, put: false, spent: false },
         );
-        if cfg.by_bytes != 0 {
-            self.grant();
-        }
+        self.regrant(at);
         handle.is_some()
     }
 
@@ -176,8 +190,9 @@ impl<M: Copy, const W: usize, const R: usize, const P: usize> Machine<M, W, R, P
 
     /// A send's memory may be changed again.
     pub fn handle_sent(&mut self, token: u32) {
-        let (at, from_input) = ((token >> 1) as usize, token & 1 != 0);
+        let (at, to, from_input) = ((token >> 9) as usize, token >> 1 & 0xff, token & 1 != 0);
         if let Some(lane) = self.lanes.get_mut(at) {
+            lane.unsent_to &= !1u128.wrapping_shl(to);
             lane.unsent = lane.unsent.saturating_sub(1);
             lane.input_unsent = lane.input_unsent.saturating_sub(u16::from(from_input));
         }
@@ -187,10 +202,11 @@ impl<M: Copy, const W: usize, const R: usize, const P: usize> Machine<M, W, R, P
     /// The device has finished a lane's fold or copy. `release` is called for every frame whose
     /// memory this member no longer needs.
     pub fn handle_done(&mut self, lane: u16, mut release: impl FnMut(Released)) {
-        let Some(lane) = self.lanes.get_mut(usize::from(lane)) else { return };
+        let at = usize::from(lane);
+        let Some(lane) = self.lanes.get_mut(at) else { return };
         let mut give_back = |from, handle| release(Released { from, handle });
         match lane.job {
-            Job::None => return,
+            Job::None | Job::Refused => return,
             Job::Fold { whole, to, .. } => {
                 let last = lane.at_last_fold();
                 if whole && last {
@@ -217,20 +233,17 @@ impl<M: Copy, const W: usize, const R: usize, const P: usize> Machine<M, W, R, P
                 lane.parked = None;
             }
         }
-        if self.cfg.as_ref().is_some_and(|c| c.by_bytes != 0) {
-            self.grant();
-        }
+        self.regrant(at);
         self.settle();
     }
 
-    /// A lane's job could not be started because a peer has taken its memory back; the peer's
-    /// abort is on its way.
+    /// A lane's job could not be started because a peer has taken its memory back. The peer's abort
+    /// is on its way; until it comes the lane asks for nothing more.
     pub fn handle_refused(&mut self, lane: u16) {
-        if let Some(lane) = self.lanes.get_mut(usize::from(lane)) {
-            if let Job::Fold { to: Place::Slot(slot), .. } = lane.job {
-                lane.free_slot((slot - lane.slot_base) as u8);
-            }
-            lane.job = Job::None;
+        if let Some(lane) = self.lanes.get_mut(usize::from(lane))
+            && !lane.job.is_none()
+        {
+            lane.job = Job::Refused;
         }
     }
 

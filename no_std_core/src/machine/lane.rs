@@ -1,6 +1,7 @@
 //! One chunk in flight: its route, what has arrived for it and how far it has come.
 
 use super::action::{Arrival, Place};
+use super::config::RankSet;
 use crate::fold::Form;
 use crate::route::{Move, Rank};
 use crate::wire::frame::Phase;
@@ -48,6 +49,8 @@ pub(super) enum Job<M> {
     Store { to: Place<M> },
     /// Moving the parked result from its slot to the output.
     Unpark,
+    /// A peer has taken its memory back: the lane stands still until the call ends.
+    Refused,
 }
 
 impl<M> Job<M> {
@@ -66,6 +69,9 @@ pub(super) struct Lane<M, const R: usize> {
     pub accs: Vec<Acc, ACCS_MAX>,
     pub pc: u16,
     pub end: u16,
+    /// The sources of the fold that is under way or comes next.
+    pub fold_lo: u16,
+    pub fold_hi: u16,
     /// Arrivals that the current segment still lacks.
     pub waiting: u16,
     /// Sends of the current segment that have been issued: bit i is move `pc + i`.
@@ -79,13 +85,20 @@ pub(super) struct Lane<M, const R: usize> {
     /// Sends that are not completed, and those of them that read the input.
     pub unsent: u16,
     pub input_unsent: u16,
+    /// Whom the sends that are not completed went to.
+    pub unsent_to: RankSet,
     pub job: Job<M>,
     /// Number of this lane's first scratch slot.
     pub slot_base: u32,
     /// Scratch slots in use, bit k is slot k of this lane.
     pub slots: u32,
-    /// Contributions by bytes that have been granted a slot, in the order of the moves.
+    /// Contributions by bytes: those of the whole route, those that have been granted a slot (in
+    /// the order of the moves) and those whose slot is free again.
+    pub by_bytes: u16,
     pub granted: u16,
+    pub spent: u16,
+    /// Slots that contributions may not take.
+    pub reserve: u16,
 }
 
 impl<M: Copy, const R: usize> Lane<M, R> {
@@ -99,6 +112,8 @@ impl<M: Copy, const R: usize> Lane<M, R> {
             accs: Vec::new(),
             pc: 0,
             end: 0,
+            fold_lo: 0,
+            fold_hi: 0,
             waiting: 0,
             issued: 0,
             value: None,
@@ -106,10 +121,14 @@ impl<M: Copy, const R: usize> Lane<M, R> {
             parked: None,
             unsent: 0,
             input_unsent: 0,
+            unsent_to: 0,
             job: Job::None,
             slot_base: 0,
             slots: 0,
+            by_bytes: 0,
             granted: 0,
+            spent: 0,
+            reserve: 0,
         }
     }
 
@@ -127,9 +146,11 @@ impl<M: Copy, const R: usize> Lane<M, R> {
         self.parked = None;
         self.unsent = 0;
         self.input_unsent = 0;
+        self.unsent_to = 0;
         self.job = Job::None;
         self.slots = 0;
         self.granted = 0;
+        self.spent = 0;
         self.enter();
     }
 
@@ -176,7 +197,12 @@ impl<M: Copy, const R: usize> Lane<M, R> {
         };
         self.end = self.pc + len as u16;
         self.issued = 0;
-        self.accs.clear();
+        // Sources may be folded in part while what comes before them is still being sent.
+        let source = |m: &Move| matches!(m, Move::Recv { .. } | Move::Own { .. });
+        let lo = rest.iter().position(source).unwrap_or(0);
+        let sources = rest[lo..].iter().take_while(|m| source(m)).count();
+        self.fold_lo = self.pc + lo as u16;
+        self.fold_hi = self.fold_lo + sources as u16;
         self.waiting = (usize::from(self.pc)..usize::from(self.end))
             .filter(|&i| {
                 self.at[i] == NONE
@@ -216,13 +242,32 @@ impl<M: Copy, const R: usize> Lane<M, R> {
         self.inbox.get_mut(usize::from(self.at[index]))
     }
 
-    /// Whom the current segment waits for, and for what.
-    pub fn missing(&self) -> Option<(Rank, Phase)> {
-        (usize::from(self.pc)..usize::from(self.end)).find_map(|i| match self.moves[i] {
-            Move::Recv { from, .. } if self.at[i] == NONE => Some((from, Phase::Contribution)),
-            Move::Store { from } if self.at[i] == NONE => Some((from, Phase::Result)),
+    /// May the result for move `index` come now? It is made of what this member has sent, so
+    /// everything before it has been done.
+    pub fn is_due(&self, index: usize) -> bool {
+        let next = usize::from(self.end);
+        index == usize::from(self.pc)
+            || (index == next && self.segment() == Segment::Sends && self.all_issued())
+    }
+
+    pub fn all_issued(&self) -> bool {
+        self.issued.count_ones() == u32::from(self.end - self.pc)
+    }
+
+    /// Whom the lane waits for, and with what: a frame to come, leave to send, or the completion of
+    /// a send. `finished`: values of this call are results from the start.
+    pub fn missing(&self, finished: bool) -> Option<(Rank, Phase)> {
+        let phase = if finished || self.finished { Phase::Result } else { Phase::Contribution };
+        let waits = (self.pc..self.end).find_map(|i| match self.moves[usize::from(i)] {
+            Move::Recv { from, .. } if self.at[usize::from(i)] == NONE => {
+                Some((from, Phase::Contribution))
+            }
+            Move::Store { from } if self.at[usize::from(i)] == NONE => Some((from, Phase::Result)),
+            Move::Send { to } if self.issued >> (i - self.pc) & 1 == 0 => Some((to, phase)),
             _ => None,
-        })
+        });
+        let held = (self.unsent_to != 0).then(|| (self.unsent_to.trailing_zeros() as Rank, phase));
+        waits.or(held)
     }
 
     /// Is a move with this rank still to be made?

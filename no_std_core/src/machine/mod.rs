@@ -23,6 +23,7 @@ mod action;
 mod agree;
 mod config;
 mod folding;
+mod grants;
 mod input;
 mod lane;
 mod poll;
@@ -38,9 +39,9 @@ use crate::layout::Kind;
 use crate::route::{Move, Rank, Route};
 use crate::time::Instant;
 use crate::wire::frame::{Abort, Fingerprint, Phase};
-use agree::Agree;
+use agree::{Agree, is_connected};
 use heapless::{Vec, vec::VecView};
-use lane::{ACCS_MAX, Job, Lane};
+use lane::{Job, Lane};
 
 /// Flow control between this member and one peer: chunks below the limit may be sent.
 #[derive(Clone, Copy, Debug, Default)]
@@ -50,6 +51,8 @@ struct Peer {
     /// What this member grants the peer, and what of it the peer has been told.
     granted: u64,
     told: u64,
+    /// No opened chunk from here on needs a frame of the peer.
+    needed: u64,
 }
 
 /// The state machine of one call.
@@ -75,8 +78,6 @@ pub struct Machine<M, const W: usize, const R: usize, const P: usize> {
     agree: Agree,
     /// Peers that still have to be told of an abort.
     untold: RankSet,
-    /// Peers that send to this member, as far as lanes have been opened.
-    expects: RankSet,
     /// Peers may have to be told their limit.
     stale_limits: bool,
 }
@@ -114,7 +115,6 @@ impl<M: Copy, const W: usize, const R: usize, const P: usize> Machine<M, W, R, P
             peers: Vec::new(),
             agree: Agree::none(),
             untold: 0,
-            expects: 0,
             stale_limits: false,
         }
     }
@@ -125,7 +125,9 @@ impl<M: Copy, const W: usize, const R: usize, const P: usize> Machine<M, W, R, P
     /// A configuration that cannot run; the machine is then idle and nothing has been sent.
     pub fn start(&mut self, cfg: Config, source_ready: u64) -> Result<(), ConfigError> {
         self.status = Status::Idle;
+        self.cfg = None;
         cfg.check(W, P)?;
+        grants::check_slots(&cfg)?;
         self.members = cfg.schedule.members(cfg.layout.ranks);
         self.print = cfg.fingerprint();
         self.chunks = cfg.layout.chunks();
@@ -133,17 +135,15 @@ impl<M: Copy, const W: usize, const R: usize, const P: usize> Machine<M, W, R, P
         self.opened = 0;
         self.source = source_ready;
         self.untold = 0;
-        self.expects = 0;
         self.stale_limits = false;
-        let meets = !matches!(cfg.layout.kind, Kind::Broadcast | Kind::Reduce | Kind::Barrier);
-        self.agree = Agree::new(!meets || self.chunks == 0, self.members);
+        self.agree = Agree::new(!is_connected(&cfg), self.members);
         self.peers.clear();
         let limit = cfg.eager.min(self.chunks);
         for _ in 0..self.members {
             // `check` has compared the number of members with P.
-            let _ = self.peers.push(Peer { may_send: limit, granted: limit, told: limit });
+            let _ =
+                self.peers.push(Peer { may_send: limit, granted: limit, told: limit, needed: 0 });
         }
-        check_slots(&cfg)?;
         let schedule = cfg.schedule.name();
         self.cfg = Some(cfg);
         if !self.open_lanes() {
@@ -151,7 +151,7 @@ impl<M: Copy, const W: usize, const R: usize, const P: usize> Machine<M, W, R, P
             return Err(ConfigError::RouteTooLong { schedule, most: R });
         }
         self.status = Status::Running;
-        self.grant();
+        self.raise_limits();
         self.settle();
         Ok(())
     }
@@ -202,10 +202,11 @@ impl<M: Copy, const W: usize, const R: usize, const P: usize> Machine<M, W, R, P
         }
     }
 
-    /// When [`Machine::handle_timeout`] has to be called.
+    /// When [`Machine::handle_timeout`] has to be called, if at all.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        self.cfg.as_ref().and_then(|c| c.deadline)
+        let running = self.status == Status::Running;
+        self.cfg.as_ref().and_then(|c| c.deadline).filter(|_| running)
     }
 
     /// Writes sources (canonical order) and destinations of a lane's fold.
@@ -244,7 +245,7 @@ impl<M: Copy, const W: usize, const R: usize, const P: usize> Machine<M, W, R, P
                 Job::Fold { whole: true, .. } => (lane.pc, lane.end),
                 Job::Fold { lo, hi, .. } => (lo, hi),
                 Job::Store { .. } => (lane.pc, lane.end),
-                Job::None | Job::Unpark => (0, 0),
+                Job::None | Job::Unpark | Job::Refused => (0, 0),
             };
             (lo..hi).filter_map(move |i| {
                 let a = lane.arrival(usize::from(i))?;
@@ -294,8 +295,10 @@ impl<M: Copy, const W: usize, const R: usize, const P: usize> Machine<M, W, R, P
                 return false;
             }
             for m in &lane.moves {
-                if let Move::Recv { from, .. } | Move::Store { from } = m {
-                    self.expects |= 1 << from;
+                if let Move::Recv { from, .. } | Move::Store { from } = m
+                    && let Some(peer) = self.peers.get_mut(usize::from(*from))
+                {
+                    peer.needed = chunk + 1;
                 }
             }
             lane.slot_base = index * u32::from(cfg.slots);
@@ -303,6 +306,7 @@ impl<M: Copy, const W: usize, const R: usize, const P: usize> Machine<M, W, R, P
             let input = cfg.layout.input(chunk, cfg.rank);
             let value = input.map(|at| (Place::Input(cfg.bytes(at, Form::Leaf)), form));
             lane.open(chunk, cfg.layout.len(chunk), value);
+            lane.plan_grants(cfg);
             self.opened += 1;
         }
         true
@@ -313,16 +317,23 @@ impl<M: Copy, const W: usize, const R: usize, const P: usize> Machine<M, W, R, P
         (chunk >= self.base && chunk < self.opened).then_some((chunk % window) as usize)
     }
 
-    /// Raises what the peers may send, as far as lanes and slots allow.
-    fn grant(&mut self) {
+    /// A lane may have come to more free slots: grants them.
+    fn regrant(&mut self, at: usize) {
         let Some(cfg) = &self.cfg else { return };
-        let window = u64::from(cfg.window);
-        if cfg.by_bytes != 0 {
-            for chunk in self.base..self.opened {
-                let lane = &mut self.lanes[(chunk % window) as usize];
-                lane.granted = lane.grantable(cfg);
+        let lane = &mut self.lanes[at];
+        if lane.granted < lane.by_bytes {
+            let granted = lane.grantable(cfg);
+            if granted > lane.granted {
+                lane.granted = granted;
+                self.raise_limits();
             }
         }
+    }
+
+    /// Raises what the peers may send, as far as lanes and slots allow.
+    fn raise_limits(&mut self) {
+        let Some(cfg) = &self.cfg else { return };
+        let window = u64::from(cfg.window);
         for (p, peer) in self.peers.iter_mut().enumerate() {
             if cfg.by_bytes >> p & 1 == 0 {
                 peer.granted = peer.granted.max(self.opened);
@@ -354,7 +365,7 @@ impl<M: Copy, const W: usize, const R: usize, const P: usize> Machine<M, W, R, P
             }
         }
         if self.base != before {
-            self.grant();
+            self.raise_limits();
         }
         if self.base >= self.chunks && self.agree.done() {
             self.status = Status::Done;
@@ -384,73 +395,13 @@ impl<M: Copy, const W: usize, const R: usize, const P: usize> Machine<M, W, R, P
         let cfg = self.cfg.as_ref()?;
         for chunk in self.base..self.opened {
             let lane = &self.lanes[self.lane_of(chunk)?];
-            if let Some((from, phase)) = lane.missing() {
+            if let Some((from, phase)) = lane.missing(cfg.op.is_none()) {
                 return Some((from, chunk, phase));
             }
         }
         let rank = self.agree.waiting_for(cfg.rank, self.members)?;
         Some((rank, 0, Phase::Contribution))
     }
-}
-
-impl<M: Copy, const R: usize> Lane<M, R> {
-    fn by_bytes<'a>(&'a self, cfg: &'a Config) -> impl Iterator<Item = Rank> + 'a {
-        self.moves.iter().filter_map(|m| match m {
-            Move::Recv { from, .. } if cfg.by_bytes >> from & 1 != 0 => Some(*from),
-            _ => None,
-        })
-    }
-
-    /// How many contributions by bytes (of the whole route, in order) may be under way now.
-    fn grantable(&self, cfg: &Config) -> u16 {
-        let wanted = self.by_bytes(cfg).count() as u16;
-        let held = self.slots.count_ones() as u16;
-        let coming = self.granted - self.taken(cfg);
-        let free = (u16::from(cfg.slots) - held).saturating_sub(coming + reserve(cfg));
-        wanted.min(self.granted + free)
-    }
-
-    /// Contributions by bytes that have come.
-    fn taken(&self, cfg: &Config) -> u16 {
-        (0..self.moves.len())
-            .filter(|&i| {
-                matches!(self.moves[i], Move::Recv { from, .. } if cfg.by_bytes >> from & 1 != 0)
-                    && (i < usize::from(self.pc) || self.arrival(i).is_some())
-            })
-            .count() as u16
-    }
-
-    /// Has every contribution of `from` to this chunk been granted its slot?
-    fn admits(&self, from: Rank, cfg: &Config) -> bool {
-        self.by_bytes(cfg).skip(usize::from(self.granted)).all(|f| f != from)
-    }
-}
-
-/// Slots of a lane that contributions may not take: the results of two folds and, where a fold may
-/// need several passes, one accumulator a level.
-fn reserve(cfg: &Config) -> u16 {
-    let entries = u32::from(cfg.schedule.fan_in(cfg.layout.kind, cfg.layout.ranks)) + 1;
-    let one_pass = entries <= u32::from(cfg.sources_max)
-        && (cfg.by_bytes == 0 || u32::from(cfg.slots) > entries);
-    let accs = if one_pass { 0 } else { entries.next_power_of_two().trailing_zeros() };
-    2 + (accs as u16).min(ACCS_MAX as u16)
-}
-
-/// Slots that a lane needs at least: see the proof at the head of this module.
-fn slots_least(cfg: &Config) -> u8 {
-    let contributions = if cfg.by_bytes != 0 && cfg.op.is_some() { 2 } else { 0 };
-    if cfg.layout.ranks == 1 { 1 } else { reserve(cfg) as u8 + contributions }
-}
-
-/// Most slots a lane can keep track of.
-const SLOTS_MAX: u8 = 31;
-
-fn check_slots(cfg: &Config) -> Result<(), ConfigError> {
-    let (slots, least) = (cfg.slots, slots_least(cfg));
-    if slots < least || slots > SLOTS_MAX {
-        return Err(ConfigError::Slots { slots, least });
-    }
-    Ok(())
 }
 
 /// What a machine without a call carries.

@@ -57,8 +57,8 @@ impl<M: Copy, const W: usize, const R: usize, const P: usize> Machine<M, W, R, P
         for (p, peer) in self.peers.iter_mut().enumerate() {
             let news = peer.granted - peer.told;
             let must = peer.told <= self.base && news > 0;
-            let sends = self.expects >> p & 1 != 0;
-            if !sends || (news < step && !must) {
+            let useful = peer.needed > peer.told;
+            if !useful || (news < step && !must) {
                 continue;
             }
             if room.send(p as Rank) {
@@ -117,6 +117,10 @@ impl<M: Copy, const R: usize> Lane<M, R> {
                 Segment::Sends => match self.send(at, cfg, source, peers, room) {
                     Some(action) => return Some(action),
                     None if self.all_issued() => self.advance(),
+                    // The receivers may be waiting for this lane's slots themselves.
+                    None if self.granted < self.by_bytes => {
+                        return self.fold(at, cfg, source, false, room);
+                    }
                     None => return None,
                 },
                 Segment::Fold { last } => {
@@ -136,11 +140,6 @@ impl<M: Copy, const R: usize> Lane<M, R> {
                 },
             }
         }
-    }
-
-    fn all_issued(&self) -> bool {
-        let n = u32::from(self.end - self.pc);
-        self.issued.count_ones() == n
     }
 
     /// Is the part of the input that the value lies in final?
@@ -193,7 +192,8 @@ impl<M: Copy, const R: usize> Lane<M, R> {
             let from_input = matches!(place, Place::Input(_));
             self.unsent += 1;
             self.input_unsent += u16::from(from_input);
-            let token = (at as u32) << 1 | u32::from(from_input);
+            self.unsent_to |= 1 << to;
+            let token = (at as u32) << 9 | u32::from(to) << 1 | u32::from(from_input);
             let window = if is_result { None } else { self.answer_window(cfg, to) };
             let payload = (!self.was_put(to)).then_some(place);
             return Some(Action::Send { to, data, payload, window, token });
@@ -222,8 +222,8 @@ impl<M: Copy, const R: usize> Lane<M, R> {
         last: bool,
         room: &mut impl Room,
     ) -> Option<Action<M>> {
-        let short = cfg.by_bytes != 0 && self.grantable(cfg) == self.granted;
-        let group = self.group(cfg.sources_max, short)?;
+        let hurry = self.granted < self.by_bytes;
+        let group = self.group(cfg.sources_max, hurry)?;
         let owns =
             (group.lo..group.hi).any(|i| matches!(self.moves[usize::from(i)], Move::Own { .. }));
         if (owns && !self.is_ready(cfg, source)) || !room.device() {
