@@ -2,7 +2,7 @@
 
 use crate::check::agreement::{self, Cause};
 use crate::check::bits::{self, Expected};
-use crate::check::liveness::{self, ROUNDS_MAX, TIME_MAX_NS};
+use crate::check::liveness::{self, EVENTS_MAX, ROUNDS_MAX, TIME_MAX_NS};
 use crate::device::SimDevice;
 use crate::hub::{Event, Hub};
 use crate::link::packet::{self, SharedEnd};
@@ -135,8 +135,13 @@ impl World {
     #[must_use]
     pub fn run(mut self, seed: u64) -> Report {
         let calls = self.plans.len();
+        let mut events = 0;
         while !liveness::is_over(&self.members, calls) {
             let Some(event) = self.hub.next() else { break };
+            events += 1;
+            if events == EVENTS_MAX {
+                self.hub.complain("so much happens that something must go round in circles".into());
+            }
             if self.hub.now() > TIME_MAX_NS || !self.hub.complaints.borrow().is_empty() {
                 break;
             }

@@ -7,6 +7,9 @@ use crate::member::{Member, PATIENCE};
 /// by then, also one that begins late.
 pub const TIME_MAX_NS: u64 = 3 * PATIENCE.as_nanos() as u64;
 
+/// Events of a run at most; the largest scenarios have a tenth of it.
+pub const EVENTS_MAX: u64 = 2_000_000;
+
 /// Times that an engine may have done something without time passing. One call does far less.
 pub const ROUNDS_MAX: usize = 20_000;
 

@@ -14,7 +14,8 @@ use crate::memory::{LINK, Mem};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
-use unisono_core::wire::frame::Header;
+use unisono_core::numeric::form_size;
+use unisono_core::wire::frame::{Body, Header};
 use unisono_driver::{Arrived, Incoming, Link, LinkCaps, LinkError, Outgoing};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +31,8 @@ struct Span {
     mem: Mem,
     bytes: u64,
     window: Option<Mem>,
+    /// Bytes of the answer: those of the finished chunk.
+    answer: u64,
     /// The bytes ride in the frame: `mem` is the link's own.
     inline: bool,
 }
@@ -117,7 +120,7 @@ impl Shared {
         let mut memory = self.hub.memory.borrow_mut();
         let mut result = memory.claim(user, Access::Read, span.mem, span.bytes);
         if let Some(window) = span.window {
-            result = result.and(memory.claim(user, Access::Write, window, span.bytes));
+            result = result.and(memory.claim(user, Access::Write, window, span.answer));
         }
         drop(memory);
         self.hub.check(result);
@@ -265,7 +268,8 @@ impl Link for SpanLink {
                     true => ring.copied.push_back(token),
                     false => waits = Some(token),
                 }
-                Some(Span { mem, bytes: bytes as u64, window, inline })
+                let answer = answer(header);
+                Some(Span { mem, bytes: bytes as u64, window, answer, inline })
             }
         };
         ring.unread.push_back(handle);
@@ -379,6 +383,13 @@ impl Link for SpanLink {
     fn withdraw(&mut self, channel: usize) -> bool {
         self.shared.borrow_mut().revoke(self.side, channel)
     }
+}
+
+/// Bytes of the finished chunk that a data frame belongs to.
+fn answer(header: &Header) -> u64 {
+    let Body::Data(data) = header.body else { return 0 };
+    let dtype = header.print.dtype;
+    u64::from(data.bytes) / form_size(dtype, data.form) as u64 * dtype.size() as u64
 }
 
 /// Copies a small payload into the frame.
