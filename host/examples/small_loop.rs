@@ -38,7 +38,7 @@ fn main() -> Result<(), Error> {
                 m.barrier()?;
                 let t0 = Instant::now();
                 for _ in 0..batch {
-                    m.all_reduce(&mut t, Sum).inspect_err(|e| eprintln!("rank {} loop {i} {e:?}", m.rank()))?;
+                    m.all_reduce(&mut t, Sum)?;
                 }
                 let s = t0.elapsed().as_secs_f64() / f64::from(batch);
                 if i < 3 {
@@ -52,7 +52,7 @@ fn main() -> Result<(), Error> {
                     break;
                 }
             }
-            let n = samples.len(); m.all_reduce(&mut samples, unisono::Max).inspect_err(|e| eprintln!("rank {} samples {n} runs {runs} {e:?}", m.rank()))?;
+            m.all_reduce(&mut samples, unisono::Max)?;
             Ok::<_, Error>(samples)
         })?;
         let mut samples = times[0].clone();
