@@ -177,7 +177,6 @@ impl Member {
         };
         self.engine.limit(&mut config);
         config.slots = config.slots_min();
-        config.deadline = Some(self.now().saturating_add(self.timeout));
         let channel = (self.engine.next_op() % CALLS_MAX as u64) as usize;
         let bytes = config.slot_bytes() * u64::from(config.slots) * u64::from(config.window);
         let buffers = Buffers {
@@ -201,8 +200,7 @@ impl Member {
             if self.engine.poll(self.now) {
                 waiter.reset();
             } else if let Some(now) = waiter.idle() {
-                self.now = now;
-                self.engine.handle_time(now);
+                self.pass_time(op_id, now);
             }
             if let Some(result) = self.engine.result(op_id) {
                 return self.verdict(result);
@@ -213,10 +211,16 @@ impl Member {
     /// Does what can be done now; the call's result if it is over.
     pub(crate) fn poll(&mut self, op_id: u64) -> Option<Result<(), Error>> {
         if !self.engine.poll(self.now) {
-            self.now = self.now();
-            self.engine.handle_time(self.now);
+            self.pass_time(op_id, self.now());
         }
         self.engine.result(op_id).map(|result| self.verdict(result))
+    }
+
+    /// The time limit of a call counts from the first time that somebody waits for it.
+    fn pass_time(&mut self, op_id: u64, now: unisono_core::Instant) {
+        self.now = now;
+        self.engine.arm(op_id, now.saturating_add(self.timeout));
+        self.engine.handle_time(now);
     }
 
     fn verdict(&self, result: Result<(), unisono_core::wire::frame::Abort>) -> Result<(), Error> {

@@ -16,7 +16,7 @@ impl Patience {
     /// For a group of this many members on this machine.
     pub fn new(members: usize) -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        Self { spins: if members <= cores { 3000 } else { 30 }, yields: 2000 }
+        Self { spins: if members <= cores { 400 } else { 30 }, yields: 2000 }
     }
 }
 

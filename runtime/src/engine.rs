@@ -171,6 +171,13 @@ where
         }
     }
 
+    /// Sets the deadline of a call that was begun without one.
+    pub fn arm(&mut self, op_id: u64, deadline: Instant) {
+        if let Some(slot) = self.slot_mut(op_id) {
+            slot.machine.arm(deadline);
+        }
+    }
+
     /// The result of a call, once; `None` while it runs (or if there is no such call).
     pub fn result(&mut self, op_id: u64) -> Option<Result<(), Abort>> {
         let slot = self.slot_mut(op_id)?;

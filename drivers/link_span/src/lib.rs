@@ -15,10 +15,11 @@
 mod bell;
 mod fabric;
 mod link;
+mod packed;
 mod ring;
 mod sync;
 
 pub use bell::Bell;
 pub use fabric::fabric;
 pub use link::SpanLink;
-pub use ring::INLINE;
+pub use packed::INLINE;

@@ -1,14 +1,19 @@
 //! One member's end of the link to one peer.
 
 use crate::bell::Bell;
-use crate::ring::{Cargo, INLINE, Ring};
+use crate::packed::{Cargo, INLINE};
+use crate::ring::Ring;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use unisono_core::wire::frame::Header;
 use unisono_driver::{Arrived, HostMemory, Incoming, Link, LinkCaps, LinkError, Outgoing};
 
+/// Marks the handle of an inline payload: it lies in the ring, so nobody can take it back and
+/// locking it (a line that has to come from the other core) is not needed.
+const OWN: u32 = 1 << 31;
+
 /// What one end knows about one channel.
-struct Channel<M> {
+struct Channel<M: Copy> {
     out: Arc<Ring<M>>,
     inc: Arc<Ring<M>>,
     /// Next frame to write, next frame to read.
@@ -80,15 +85,11 @@ impl<M: HostMemory> Link for SpanLink<M> {
         match payload {
             Outgoing::None => c.out.publish(c.head, header, Cargo::None, &[]),
             Outgoing::Put => c.out.publish(c.head, header, Cargo::Put, &[]),
-            Outgoing::At { mem, bytes, window } if bytes <= INLINE => {
+            Outgoing::At { mem, bytes, window: None } if bytes <= INLINE => {
                 // SAFETY: the caller lends `bytes` valid bytes.
                 let inline = unsafe { core::slice::from_raw_parts(mem.as_ptr(), bytes) };
-                c.out.publish(c.head, header, Cargo::Inline { window }, inline);
-                match window {
-                    // The window is still the caller's memory.
-                    Some(_) => c.lent.push((c.head, token)),
-                    None => c.copied.push_back(token),
-                }
+                c.out.publish(c.head, header, Cargo::Inline, inline);
+                c.copied.push_back(token);
             }
             Outgoing::At { mem, window, .. } => {
                 c.out.publish(c.head, header, Cargo::At { mem, window }, &[]);
@@ -122,8 +123,9 @@ impl<M: HostMemory> Link for SpanLink<M> {
         let payload = match cargo {
             Cargo::None => Arrived::None,
             Cargo::Put => Arrived::Put,
-            Cargo::Inline { window } => {
-                Arrived::Span { mem: M::from_ptr(c.inc.inline(c.tail)), window, handle }
+            Cargo::Inline => {
+                let mem = M::from_ptr(c.inc.inline(c.tail));
+                Arrived::Span { mem, window: None, handle: handle | OWN }
             }
             Cargo::At { mem, window } => Arrived::Span { mem, window, handle },
         };
@@ -144,15 +146,17 @@ impl<M: HostMemory> Link for SpanLink<M> {
     }
 
     fn enter(&mut self, channel: usize, handle: u32) -> bool {
-        self.channels[channel].inc.enter(handle as usize)
+        handle & OWN != 0 || self.channels[channel].inc.enter(handle as usize)
     }
 
     fn exit(&mut self, channel: usize, handle: u32) {
-        self.channels[channel].inc.exit(handle as usize);
+        if handle & OWN == 0 {
+            self.channels[channel].inc.exit(handle as usize);
+        }
     }
 
     fn release(&mut self, channel: usize, handle: u32) {
-        self.channels[channel].inc.free(handle as usize);
+        self.channels[channel].inc.free((handle & !OWN) as usize);
         self.peer.ring();
     }
 

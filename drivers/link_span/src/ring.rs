@@ -1,10 +1,8 @@
 //! One direction of one channel: a ring of frames, one writer, one reader.
 
+use crate::packed::{Cargo, Packed};
 use crate::sync::{AtomicBool, AtomicU32, Ordering, UnsafeCell};
-use unisono_core::wire::frame::Header;
-
-/// Bytes of payload that ride in a frame.
-pub const INLINE: usize = 64;
+use unisono_core::wire::frame::{Abort, Body, Header};
 
 /// States of a frame. `FREE -> SENT` by the writer, `SENT <-> BUSY` and `-> FREE` by the reader,
 /// `SENT -> REVOKED` by the writer.
@@ -13,48 +11,33 @@ const SENT: u32 = 1;
 const BUSY: u32 = 2;
 const REVOKED: u32 = 3;
 
-/// What a frame carries beside its header.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Cargo<M> {
-    None,
-    Put,
-    /// The bytes are in the frame.
-    Inline {
-        window: Option<M>,
-    },
-    /// The bytes are at `mem`.
-    At {
-        mem: M,
-        window: Option<M>,
-    },
-}
-
-/// Frames of neighbouring places must not share a line (nor a pair that is fetched together).
-#[repr(align(128))]
-struct Frame<M> {
+/// Frames start on a pair of lines that is fetched together; the reason of an abort, which is too
+/// large for the pair, follows behind.
+#[repr(C, align(128))]
+struct Frame<M: Copy> {
     state: AtomicU32,
-    content: UnsafeCell<Option<(Header, Cargo<M>)>>,
-    inline: UnsafeCell<[u8; INLINE]>,
+    content: UnsafeCell<Option<Packed<M>>>,
+    abort: UnsafeCell<Option<Abort>>,
 }
 
-pub(crate) struct Ring<M> {
+pub(crate) struct Ring<M: Copy> {
     frames: Box<[Frame<M>]>,
     closed: AtomicBool,
     abandoned: AtomicBool,
 }
 
-// SAFETY: `content` and `inline` are written by the one writer while the frame is FREE and read by
+// SAFETY: `content` and `abort` are written by the one writer while the frame is FREE and read by
 // the one reader while it is not; `state` (release/acquire) orders the two.
-unsafe impl<M: Send> Sync for Ring<M> {}
+unsafe impl<M: Copy + Send> Sync for Ring<M> {}
 // SAFETY: as above; nothing in it belongs to a thread.
-unsafe impl<M: Send> Send for Ring<M> {}
+unsafe impl<M: Copy + Send> Send for Ring<M> {}
 
 impl<M: Copy> Ring<M> {
     pub fn new(depth: usize) -> Self {
         let frame = || Frame {
             state: AtomicU32::new(FREE),
             content: UnsafeCell::new(None),
-            inline: UnsafeCell::new([0; INLINE]),
+            abort: UnsafeCell::new(None),
         };
         Self {
             frames: (0..depth).map(|_| frame()).collect(),
@@ -76,11 +59,12 @@ impl<M: Copy> Ring<M> {
     pub fn publish(&self, at: usize, header: &Header, cargo: Cargo<M>, inline: &[u8]) {
         let frame = &self.frames[at];
         debug_assert_eq!(frame.state.load(Ordering::Relaxed), FREE);
+        let packed = Packed::new(header, cargo, inline);
         // SAFETY: the frame is FREE, so the reader does not look at it, and there is one writer.
-        frame.content.with_mut(|c| unsafe { *c = Some((*header, cargo)) });
-        if !inline.is_empty() {
+        frame.content.with_mut(|c| unsafe { *c = Some(packed) });
+        if let Body::Abort(why) = header.body {
             // SAFETY: as above.
-            frame.inline.with_mut(|b| unsafe { (&mut *b)[..inline.len()].copy_from_slice(inline) });
+            frame.abort.with_mut(|a| unsafe { *a = Some(why) });
         }
         frame.state.store(SENT, Ordering::Release);
     }
@@ -91,13 +75,24 @@ impl<M: Copy> Ring<M> {
         if frame.state.load(Ordering::Acquire) == FREE {
             return None;
         }
-        // SAFETY: the frame is not FREE, so the writer leaves it alone until the reader frees it.
-        frame.content.with(|c| unsafe { *c })
+        frame.content.with(|content| {
+            // SAFETY: not FREE, so the writer leaves the frame alone until the reader frees it.
+            let packed = unsafe { (*content).as_ref()? };
+            // SAFETY: as above.
+            let abort = || frame.abort.with(|a| unsafe { *a });
+            Some((packed.header(abort), packed.cargo()))
+        })
     }
 
     /// Reader: where a frame's inline bytes are, valid until [`Ring::free`].
     pub fn inline(&self, at: usize) -> *mut u8 {
-        self.frames[at].inline.with_mut(<*mut [u8; INLINE]>::cast)
+        self.frames[at].content.with_mut(|content| {
+            // SAFETY: not FREE, so it has content; only the address is taken.
+            let packed = unsafe { (*content).as_mut() };
+            packed.map_or(core::ptr::null_mut(), |p| {
+                core::ptr::from_mut(p).cast::<u8>().wrapping_add(Packed::<M>::INLINE_AT)
+            })
+        })
     }
 
     /// Reader: locks the frame's memory; false if the writer has taken it back.

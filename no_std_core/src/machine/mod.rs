@@ -209,6 +209,14 @@ impl<M: Copy, const W: usize, const R: usize, const P: usize> Machine<M, W, R, P
         }
     }
 
+    /// Sets the deadline of a call that was started without one, so that a call which is over
+    /// before anybody waits never reads a clock.
+    pub fn arm(&mut self, deadline: Instant) {
+        if let Some(cfg) = &mut self.cfg {
+            cfg.deadline = cfg.deadline.or(Some(deadline));
+        }
+    }
+
     /// When [`Machine::handle_timeout`] has to be called, if at all.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {

@@ -108,8 +108,8 @@ pub fn canonical<A: Number>(out: &mut [A]) {
     }
 }
 
-/// Folds the whole vectors of 2, 3 or 4 (`K`) leaves in canonical order in registers, straight from
-/// the sources to all destinations, which may be sources. Returns how many elements are done.
+/// Folds 2, 3 or 4 (`K`) leaves in canonical order in registers, straight from the sources to all
+/// destinations, which may be sources. Returns how many elements are done: all of them.
 ///
 /// # Safety
 /// The spans are those of a checked fold with `K` sources in the accumulation type.
@@ -172,7 +172,28 @@ unsafe fn direct_to<A: Number, O: Op<A>, const K: usize>(
         }
         at += step;
     }
-    vectors * lanes
+    // What is left is less than a vector: not worth the set-up of a tile.
+    let (end, step) = (job.count * size_of::<A>(), core::hint::black_box(size_of::<A>()));
+    while at < end {
+        // SAFETY: the element at byte `at` lies in all spans.
+        unsafe {
+            let element = |k: usize| get(from[k].add(at).cast::<A>(), 0);
+            let mut value = O::merge(element(0), element(1));
+            if K == 3 {
+                value = O::merge(value, element(2));
+            } else if K == 4 {
+                value = O::merge(value, O::merge(element(2), element(3)));
+            }
+            if A::FLOAT {
+                value = divisor.map_or(value, |d| value.divide(d)).canonical();
+            }
+            for dest in dests.as_ref() {
+                dest.as_ptr().add(at).cast::<A>().write_unaligned(value);
+            }
+        }
+        at += step;
+    }
+    job.count
 }
 
 /// `a = a OP b`, lane by lane.
