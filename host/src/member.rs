@@ -6,6 +6,7 @@ use crate::pending::Held;
 use crate::planner::{Plan, PlanOptions, WINDOW_MAX};
 use crate::wait::{Patience, Waiter};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use unisono_core::machine::Config;
 use unisono_core::{DType, Kind, Layout, ReduceOp, Scalar};
@@ -75,6 +76,8 @@ pub struct Member {
     last: Option<((Kind, DType, Option<ReduceOp>, u64), Plan)>,
     now: unisono_core::Instant,
     held: Vec<Held>,
+    /// Cancels the call that is waited for.
+    pub(crate) interrupt: Option<Arc<AtomicBool>>,
 }
 
 impl Member {
@@ -100,6 +103,7 @@ impl Member {
             last: None,
             now: unisono_core::Instant::ZERO,
             held: Vec::new(),
+            interrupt: None,
         }
     }
 
@@ -202,6 +206,9 @@ impl Member {
             } else if let Some(now) = waiter.idle() {
                 self.now = now;
                 self.engine.handle_time(now);
+                if self.interrupt.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed)) {
+                    self.engine.cancel(op_id);
+                }
             }
             if let Some(result) = self.engine.result(op_id) {
                 return self.verdict(result);
