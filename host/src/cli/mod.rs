@@ -107,7 +107,7 @@ fn failed(error: &anyhow::Error, signalled: Option<u8>) -> ExitCode {
         return ExitCode::from(141);
     }
     let (text, code) = match signalled {
-        Some(code) => ("interrupted; no output was written".to_owned(), code),
+        Some(code) => ("interrupted".to_owned(), code),
         None if error::is_usage(error) => (one_line(error), Usage::CODE),
         None => (one_line(error), 1),
     };
@@ -129,6 +129,7 @@ fn log_to_stderr(verbose: u8) {
         .with_ansi(!plain && std::io::stderr().is_terminal())
         .with_max_level(level)
         .with_target(false)
+        .without_time()
         .init();
 }
 

@@ -59,6 +59,10 @@ pub fn duration(text: &str) -> Result<Duration, String> {
 /// Bytes per second: `10GB/s`, `100Gbit/s`; powers of 1000, or of 1024 with `GiB/s`.
 pub fn rate(text: &str) -> Result<f64, String> {
     let (value, unit) = split(text)?;
+    if unit.is_empty() {
+        // A bare 10 would be ten bytes a second, which nobody means.
+        return Err("a rate needs a unit, for example 10GB/s or 100Gbit/s".into());
+    }
     let unit = unit.strip_suffix("/s").unwrap_or(unit);
     let (prefix, size) = match unit.strip_suffix("bit") {
         Some(prefix) => (prefix, 0.125),
@@ -117,8 +121,8 @@ mod tests {
         assert_eq!(rate("10GB/s"), Ok(1e10));
         assert_eq!(rate("100Gbit/s"), Ok(1.25e10));
         assert_eq!(rate("1MiB/s"), Ok(1_048_576.0));
-        assert_eq!(rate("5"), Ok(5.0));
-        for wrong in ["", "0", "GB/s", "1parsec"] {
+        assert_eq!(rate("5 B/s"), Ok(5.0));
+        for wrong in ["", "5", "0GB/s", "GB/s", "1parsec"] {
             assert!(rate(wrong).is_err(), "{wrong}");
         }
     }

@@ -89,10 +89,10 @@ impl Tables {
             let at = ((first + i as u64) % PERIOD as u64) as usize;
             let got = numeric::read_f64(self.dtype, got, i);
             match (got, limits[at]) {
-                (Some(got), Some((exact, limit))) if exact.is_finite() && got.is_finite() => {
-                    (got - exact).abs() > limit
+                (Some(got), Some((exact, limit))) if exact.is_finite() => {
+                    got.is_nan() || (got - exact).abs() > limit
                 }
-                // An overflow, or a NaN, depends on the order.
+                // The exact value overflows, so what is left of it depends on the order.
                 (Some(_), Some(_)) => false,
                 _ => true,
             }
@@ -184,6 +184,8 @@ mod tests {
                 assert_eq!(tables.far(op, 0, &result), 0, "{dtype} {op}");
                 result.rotate_left(dtype.size());
                 assert!(tables.far(op, 0, &result) > PERIOD as u64 / 2, "{dtype} {op}");
+                result.fill(0xff);
+                assert_eq!(tables.far(op, 0, &result), PERIOD as u64, "NaN as {dtype} {op}");
             }
         }
         Ok(())

@@ -26,6 +26,7 @@ pub fn run(args: &CollectiveArgs, interrupt: &Interrupt) -> Result<()> {
         let tables = Tables::all(dtype, &ops(args, dtype), ranks)?;
         let sweep = Sweep {
             args,
+            interrupt,
             ranks,
             dtype,
             sizes: &sizes,
@@ -120,6 +121,7 @@ type Slot = [(Vec<f64>, u64); 2];
 
 struct Sweep<'a> {
     args: &'a CollectiveArgs,
+    interrupt: &'a Interrupt,
     ranks: usize,
     dtype: DType,
     sizes: &'a [u64],
@@ -203,6 +205,8 @@ impl Sweep<'_> {
         calls(member, case, memory, in_place, args.warmup_iters)?;
         let mut times = Vec::with_capacity(args.samples as usize);
         for _ in 0..args.samples {
+            // A group waits in calls and notices it there; one rank alone never waits.
+            self.interrupt.check().map_err(|_| Error::Cancelled(member.rank()))?;
             // Sums in place grow from call to call: every sample begins with the same data.
             fill(member, case, memory, in_place);
             member.barrier()?;

@@ -11,6 +11,7 @@ mod verify;
 use super::args::{Devices, GroupArgs, bytes, op};
 use super::error::Usage;
 use super::interrupt::Interrupt;
+use super::report::plural;
 use buckets::Buckets;
 use output::Output;
 use progress::Progress;
@@ -90,14 +91,16 @@ impl ReduceArgs {
         if let Some(Devices { cpus }) = self.on
             && cpus != files
         {
-            return refuse(format!("--on names {cpus} ranks, but there are {files} files"));
+            let (ranks, files) = (plural(cpus, "rank"), plural(files, "file"));
+            return refuse(format!("--on names {ranks}, but the command names {files}"));
         }
         match (&self.weights, self.op) {
             (None, ReduceOp::PreMulSum) => refuse("mulsum needs --weights, one a rank".into()),
             (None, _) => Ok(()),
             (Some(weights), ReduceOp::PreMulSum) => {
                 if weights.len() != files {
-                    return refuse(format!("{} weights for {files} files", weights.len()));
+                    let weights = plural(weights.len(), "weight");
+                    return refuse(format!("{weights} for {}", plural(files, "file")));
                 }
                 match weights.iter().find(|w| !w.is_finite()) {
                     Some(w) => refuse(format!("{w} is no weight")),

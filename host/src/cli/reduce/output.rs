@@ -5,7 +5,7 @@ use super::super::interrupt::Interrupt;
 use super::buckets::Buckets;
 use super::input::Input;
 use super::run::BLOCK;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use std::fs;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -45,7 +45,11 @@ impl Output {
             Some(folder) => folder,
             None => bail!("{}: it is not a regular file", shown()),
         };
-        let file = builder().tempfile_in(folder).with_context(shown)?;
+        let file = builder().tempfile_in(folder).map_err(|error| match error.kind() {
+            ErrorKind::NotFound => anyhow!("{}: no folder {}", shown(), folder.display()),
+            // The error itself names the temporary file, which would only confuse.
+            kind => anyhow!("{}: {kind}", shown()),
+        })?;
         Ok(Self { path, file })
     }
 

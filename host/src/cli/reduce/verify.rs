@@ -51,7 +51,7 @@ impl Verdict {
         match &self.first {
             Some((name, i)) if self.canonical => bail!(
                 "{} of {} elements differ from the scalar reference, the first one is element {i} \
-                 of {name:?}: a bug in unisono; no output was written",
+                 of {name:?}: a bug in unisono, or an input has changed meanwhile",
                 self.differ,
                 self.elements
             ),
@@ -198,5 +198,50 @@ impl Errors {
             self.max_ulp = self.max_ulp.max(error / ulp);
         }
         self.rms += error * error;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::interrupt::Interrupt;
+    use super::super::buckets::Buckets;
+    use super::super::{ReduceArgs, input, progress::Progress, run};
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: ReduceArgs,
+    }
+
+    #[test]
+    fn one_wrong_bit_is_found() -> Result<()> {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/data/digits-mlp");
+        let files = (0..3).map(|rank| format!("{folder}/rank{rank}.safetensors"));
+        let line = ["reduce", "-o", "unused"].map(str::to_owned).into_iter().chain(files);
+        let args = Line::try_parse_from(line)?.args;
+        let inputs = input::open_all(&args.files)?;
+        let buckets = Buckets::new(&inputs[0], args.bucket);
+        let interrupt = Interrupt::install()?;
+        let progress = Progress::new(0);
+        let work = Work {
+            args: &args,
+            inputs: &inputs,
+            buckets: &buckets,
+            interrupt: &interrupt,
+            progress,
+        };
+        let mut result = run::reduce(&work)?.result().to_vec();
+        let verdict = verify(&work, &result)?;
+        assert_eq!((verdict.differ, verdict.elements), (0, 50_826));
+        assert!(verdict.canonical && verdict.demand().is_ok());
+        let place = buckets.places["fc2.weight"].start;
+        result[place + 4 * 7000 + 1] ^= 1;
+        let verdict = verify(&work, &result)?;
+        assert_eq!(verdict.first, Some(("fc2.weight".into(), 7000)));
+        assert_eq!(verdict.differ, 1);
+        assert!(verdict.demand().is_err());
+        Ok(())
     }
 }
