@@ -5,10 +5,10 @@ use crate::tool::{folder, run, succeed};
 const HEADER: [&str; 3] = [
     "#                                                              \
      out-of-place                       in-place          ",
-    "#       size         count      type   redop    root     time   algbw   busbw  #wrong     time   \
-     algbw   busbw  #wrong ",
-    "#        (B)    (elements)                               (us)  (GB/s)  (GB/s)             (us)  \
-     (GB/s)  (GB/s)         ",
+    "#       size         count      type   redop    root     time   algbw   busbw  #wrong     \
+     time   algbw   busbw  #wrong ",
+    "#        (B)    (elements)                               (us)  (GB/s)  (GB/s)             \
+     (us)  (GB/s)  (GB/s)         ",
 ];
 
 /// The lines with results.

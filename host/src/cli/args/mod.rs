@@ -12,13 +12,16 @@ use std::time::Duration;
 use unisono::schedule::{Aggregators, Nodes, Owners};
 use unisono::{DType, Group, GroupBuilder, Order, ReduceOp, Schedule};
 
+/// Not a comment of the field: to rustdoc, the brackets would be links.
+const ALGO_HELP: &str = "Schedule: auto, ring, direct, one-shot, binomial, double-tree, \
+                         halving-doubling, star[:AGGREGATORS] or hierarchical[:NODES]";
+
 /// How a group works: shared by everything that runs one.
 #[derive(clap::Args, Clone, Debug)]
 #[command(next_help_heading = "Group")]
 pub struct GroupArgs {
-    /// Schedule: auto, ring, direct, one-shot, binomial, double-tree, halving-doubling,
-    /// star[:AGGREGATORS] or hierarchical[:NODES]
-    #[arg(long, value_name = "NAME", default_value = "auto")]
+    /// The schedule.
+    #[arg(long, value_name = "NAME", default_value = "auto", help = ALGO_HELP)]
     pub algo: Algo,
     /// Order of the fold: the canonical tree, or whatever the schedule does (the same bits on all
     /// ranks in any case)

@@ -31,7 +31,8 @@ pub struct CollectiveArgs {
     #[arg(short = 'w', long, default_value_t = 1)]
     pub warmup_iters: u32,
     /// Check results: 1, or not: 0
-    #[arg(short = 'c', long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(0..=1))]
+    #[arg(short = 'c', long, default_value_t = 1,
+          value_parser = clap::value_parser!(u8).range(0..=1))]
     pub check: u8,
     /// Element type: float, half, …, or all
     #[arg(short = 'd', long, value_name = "TYPE", default_value = "float", value_parser = dtypes)]
@@ -46,7 +47,8 @@ pub struct CollectiveArgs {
     #[arg(short = 't', long)]
     pub nthreads: Option<usize>,
     /// Which rank's time counts: 0 rank 0's, 1 the average, 2 the smallest, 3 the largest
-    #[arg(short = 'a', long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(0..=3))]
+    #[arg(short = 'a', long, default_value_t = 1,
+          value_parser = clap::value_parser!(u8).range(0..=3))]
     pub average: u8,
     /// Write the results to this file as JSON, too
     #[arg(short = 'J', long, value_name = "FILE")]

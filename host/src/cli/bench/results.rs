@@ -133,8 +133,9 @@ impl Results {
         };
         let mut text = format!(
             "# {} (the format is that of nccl-tests)\n# Collective test starting: {name}\n\
-             # nThread {ranks} nGpus 1 minBytes {} maxBytes {} step: {step}({unit}) warmup iters: {} \
-             iters: {} agg iters: 1 validation: {} graph: 0 unalign: 0\n#\n# Using devices\n",
+             # nThread {ranks} nGpus 1 minBytes {} maxBytes {} step: {step}({unit}) \
+             warmup iters: {} iters: {} agg iters: 1 validation: {} graph: 0 unalign: 0\n\
+             #\n# Using devices\n",
             self.program, args.minbytes, args.maxbytes, args.warmup_iters, args.iters, args.check
         );
         let (host, model) = super::super::devices::host_and_cpu();

@@ -137,8 +137,8 @@ impl Summary {
         if error.finite > 0 {
             writeln!(
                 to,
-                "error    max abs {:.3e}, max rel {:.3e}, rms {:.3e}, max {:.2} ulp of the terms' size \
-                 (against f64)",
+                "error    max abs {:.3e}, max rel {:.3e}, rms {:.3e}, max {:.2} ulp of the terms' \
+                 size (against f64)",
                 error.max_abs, error.max_rel, error.rms, error.max_ulp
             )?;
         }
