@@ -6,6 +6,8 @@ use crate::member::{CALLS_MAX, MEMBERS_MAX, Member};
 use crate::planner::{Choice, PlanOptions, WINDOW_MAX};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 use unisono_core::{Order, Schedule};
 use unisono_link_span::fabric;
@@ -19,6 +21,7 @@ pub struct GroupBuilder {
     chunk: Option<u64>,
     window: Option<u16>,
     timeout: Duration,
+    interrupt: Option<Arc<AtomicBool>>,
 }
 
 /// A group whose ranks are CPU threads of this process.
@@ -37,6 +40,7 @@ impl Group {
             chunk: None,
             window: None,
             timeout: Duration::from_secs(30),
+            interrupt: None,
         }
     }
 
@@ -165,6 +169,14 @@ impl GroupBuilder {
         self
     }
 
+    /// A flag that gives calls up: once it is true, whoever waits in a call cancels it on all ranks
+    /// ([`Error::Cancelled`]). For signal handlers and cancel buttons.
+    #[must_use]
+    pub fn interrupt(mut self, flag: Arc<AtomicBool>) -> Self {
+        self.interrupt = Some(flag);
+        self
+    }
+
     /// Builds the group.
     ///
     /// # Errors
@@ -193,7 +205,10 @@ impl GroupBuilder {
         let started = Instant::now();
         let ends = fabric(usize::from(members), CALLS_MAX, WINDOW_MAX);
         let member = |(rank, (links, bell))| {
-            Member::new(rank as u16, options.clone(), self.timeout, links, bell, started)
+            let mut member =
+                Member::new(rank as u16, options.clone(), self.timeout, links, bell, started);
+            member.interrupt = self.interrupt.clone();
+            member
         };
         Ok(Group { members: ends.into_iter().enumerate().map(member).collect() })
     }

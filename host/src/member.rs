@@ -6,6 +6,7 @@ use crate::pending::Held;
 use crate::planner::{Plan, PlanOptions, WINDOW_MAX};
 use crate::wait::{Patience, Waiter};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use unisono_core::machine::Config;
 use unisono_core::{DType, Kind, Layout, ReduceOp, Scalar};
@@ -75,6 +76,8 @@ pub struct Member {
     last: Option<((Kind, DType, Option<ReduceOp>, u64), Plan)>,
     now: unisono_core::Instant,
     held: Vec<Held>,
+    /// Cancels the call that is waited for.
+    pub(crate) interrupt: Option<Arc<AtomicBool>>,
 }
 
 impl Member {
@@ -100,6 +103,7 @@ impl Member {
             last: None,
             now: unisono_core::Instant::ZERO,
             held: Vec::new(),
+            interrupt: None,
         }
     }
 
@@ -221,6 +225,9 @@ impl Member {
         self.now = now;
         self.engine.arm(op_id, now.saturating_add(self.timeout));
         self.engine.handle_time(now);
+        if self.interrupt.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed)) {
+            self.engine.cancel(op_id);
+        }
     }
 
     fn verdict(&self, result: Result<(), unisono_core::wire::frame::Abort>) -> Result<(), Error> {

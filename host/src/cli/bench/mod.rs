@@ -1,0 +1,49 @@
+//! `unisono bench`: collectives in the format of nccl-tests, and the CPU's folds.
+
+mod args;
+mod check;
+mod data;
+mod fold;
+mod format;
+mod results;
+mod run;
+
+use super::interrupt::Interrupt;
+use args::CollectiveArgs;
+
+const EXAMPLES: &str = "\
+Examples:
+  unisono bench all_reduce -b 8 -e 64M -f 4 -t 4
+  unisono bench reduce_scatter -d all -o all -b 1M -e 1M
+  unisono bench -b 1M -e 1M -n 5 --samples 50 --median -J result.json
+  unisono bench --algo ring --order any -d half -b 64K -e 64M -f 2
+  unisono bench fold -d float -k 4
+
+Options, defaults and columns are those of nccl-tests. Sizes are powers of 1024 (32M). #wrong counts
+elements whose bits are not those of the scalar reference in canonical order. With a schedule that
+has another order (--order any) it counts elements that differ from rank 0's bits, or that are
+further from the exact value than n rounding errors of the sum of the absolute values.";
+
+/// Options of `unisono bench`.
+#[derive(clap::Args, Debug)]
+#[command(args_conflicts_with_subcommands = true, after_help = EXAMPLES)]
+pub struct BenchArgs {
+    #[command(subcommand)]
+    other: Option<Other>,
+    #[command(flatten)]
+    collective: CollectiveArgs,
+}
+
+#[derive(clap::Subcommand, Debug)]
+enum Other {
+    /// How fast one core folds, for every type and operator, against memcpy in the same run
+    Fold(fold::FoldArgs),
+}
+
+/// Runs the command.
+pub fn run(args: &BenchArgs, interrupt: &Interrupt) -> anyhow::Result<()> {
+    match &args.other {
+        Some(Other::Fold(args)) => fold::run(args, interrupt),
+        None => run::run(&args.collective, interrupt),
+    }
+}

@@ -1,0 +1,273 @@
+//! The sweep over sizes: rank threads stay, buffers stay, only the calls are timed.
+
+use super::super::error::Usage;
+use super::super::interrupt::Interrupt;
+use super::super::memory::Pages;
+use super::args::CollectiveArgs;
+use super::check;
+use super::data::Tables;
+use super::results::{Results, Sampled};
+use anyhow::{Context, Result};
+use std::io::{self, Write};
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Instant;
+use unisono::{Call, DType, Error, Kind, Member, ReduceOp};
+
+/// Runs the benchmark.
+pub fn run(args: &CollectiveArgs, interrupt: &Interrupt) -> Result<()> {
+    let ranks = args.ranks();
+    let sizes = args.sizes()?;
+    let dtypes = args.datatype.dtypes();
+    check_args(args, ranks, &sizes, interrupt)?;
+    let mut results = Results::new(args);
+    write(&results.preamble(args, ranks))?;
+    for dtype in dtypes {
+        let mut group = args.group.group(ranks, dtype, interrupt)?;
+        let tables = Tables::all(dtype, &ops(args, dtype), ranks)?;
+        let sweep = Sweep {
+            args,
+            interrupt,
+            ranks,
+            dtype,
+            sizes: &sizes,
+            tables: &tables,
+            slots: (0..ranks).map(|_| Mutex::default()).collect(),
+            of_rank_0: RwLock::default(),
+            results: Mutex::new(&mut results),
+            failure: Mutex::new(None),
+        };
+        let ran = group.run(|member| sweep.rank(member));
+        if let Some(error) = lock(&sweep.failure).take() {
+            return Err(error).context("writing the results");
+        }
+        ran?;
+    }
+    write(&results.footer(args))?;
+    if let Some(path) = &args.json {
+        results.write_json(path)?;
+    }
+    results.demand()
+}
+
+/// Refuses before the first line what would be refused in the middle.
+fn check_args(
+    args: &CollectiveArgs,
+    ranks: usize,
+    sizes: &[u64],
+    interrupt: &Interrupt,
+) -> Result<()> {
+    let kind = args.collective.kind();
+    if kind.is_rooted() && usize::from(args.root) >= ranks {
+        return Err(Usage(format!("root {} of {ranks} ranks", args.root)).into());
+    }
+    for dtype in args.datatype.dtypes() {
+        let group = args.group.group(ranks, dtype, interrupt)?;
+        for op in ops(args, dtype) {
+            if let Some(op) = op.filter(|op| !op.supports(dtype)) {
+                return Err(Usage(format!("{op} works on integers only, not on {dtype}")).into());
+            }
+        }
+        let members = group.into_members();
+        for (&bytes, op) in sizes.iter().zip(ops(args, dtype).into_iter().cycle()) {
+            let count = args.collective.count(bytes, dtype, ranks).0;
+            if let Some(member) = members.first() {
+                member.plan(&Call { op, ..Call::new(kind, dtype, count) })?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Operators to run; one `None` if the collective does not reduce.
+fn ops(args: &CollectiveArgs, dtype: DType) -> Vec<Option<ReduceOp>> {
+    if args.collective.kind().reduces() {
+        args.op.ops(dtype).into_iter().map(Some).collect()
+    } else {
+        vec![None]
+    }
+}
+
+fn write(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// One row.
+#[derive(Clone, Copy)]
+pub struct Case<'a> {
+    /// The call on this rank.
+    pub call: Call,
+    /// Bytes that algbw counts.
+    pub size: u64,
+    /// Data and what comes out.
+    pub tables: &'a Tables,
+}
+
+/// One rank's buffers, used for every row.
+pub struct Memory {
+    /// Out of place only.
+    pub input: Pages,
+    /// Out of place the output, in place both.
+    pub output: Pages,
+}
+
+/// What one rank has measured: out of place, in place.
+type Slot = [(Vec<f64>, u64); 2];
+
+struct Sweep<'a> {
+    args: &'a CollectiveArgs,
+    interrupt: &'a Interrupt,
+    ranks: usize,
+    dtype: DType,
+    sizes: &'a [u64],
+    tables: &'a [Tables],
+    slots: Vec<Mutex<Slot>>,
+    of_rank_0: RwLock<Vec<u8>>,
+    results: Mutex<&'a mut Results>,
+    failure: Mutex<Option<io::Error>>,
+}
+
+impl Sweep<'_> {
+    /// All rows of one type, on one rank's thread.
+    fn rank(&self, member: &mut Member) -> Result<(), Error> {
+        let size = self.dtype.size() as u64;
+        let largest = self.sizes.iter().max().copied().unwrap_or(0).next_multiple_of(size);
+        let pages = || {
+            // Nothing is touched until this thread fills it.
+            let pages = Pages::new(largest as usize, self.args.huge);
+            pages.map_err(|e| Error::Build(format!("{largest} bytes of memory: {e}")))
+        };
+        let mut memory = Memory { input: pages()?, output: pages()? };
+        for tables in self.tables {
+            for &bytes in self.sizes {
+                let case = self.case(member, tables, bytes);
+                self.row(member, &case, &mut memory)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn case<'t>(&self, member: &Member, tables: &'t Tables, bytes: u64) -> Case<'t> {
+        let kind = self.args.collective.kind();
+        let (count, size) = self.args.collective.count(bytes, self.dtype, self.ranks);
+        let mut call = Call { op: tables.op, ..Call::new(kind, self.dtype, count) };
+        if let Some(&weight) = tables.weights.get(usize::from(member.rank())) {
+            call.weight = weight;
+        }
+        call.root = if kind.is_rooted() { self.args.root } else { 0 };
+        Case { call, size, tables }
+    }
+
+    /// Both halves of a row; rank 0 prints it.
+    fn row(&self, member: &mut Member, case: &Case<'_>, memory: &mut Memory) -> Result<(), Error> {
+        let mut slot = Slot::default();
+        for (in_place, half) in [false, true].into_iter().zip(&mut slot) {
+            // Blocks that are read after they were written: there is no all-to-all in place.
+            if !(in_place && case.call.kind == Kind::AllToAll) {
+                *half = self.measure(member, case, memory, in_place)?;
+            }
+        }
+        if let Some(own) = self.slots.get(usize::from(member.rank())) {
+            *lock(own) = slot;
+        }
+        // Now every slot is filled, and none is filled again before rank 0 makes its next call.
+        member.barrier()?;
+        if member.rank() > 0 {
+            return Ok(());
+        }
+        let halves = [0, 1].map(|half| {
+            let of = |slot: &Mutex<Slot>| lock(slot)[half].clone();
+            let (times, wrong): (Vec<_>, Vec<_>) = self.slots.iter().map(of).unzip();
+            Sampled::new(self.args, &times, wrong.iter().sum())
+        });
+        let line = lock(&self.results).add(self.args, case, halves);
+        write(&line).map_err(|error| {
+            *lock(&self.failure) = Some(error);
+            Error::Cancelled(0)
+        })
+    }
+
+    /// Seconds a call for every sample, and the wrong elements.
+    fn measure(
+        &self,
+        member: &mut Member,
+        case: &Case<'_>,
+        memory: &mut Memory,
+        in_place: bool,
+    ) -> Result<(Vec<f64>, u64), Error> {
+        let args = self.args;
+        fill(member, case, memory, in_place);
+        calls(member, case, memory, in_place, args.warmup_iters)?;
+        let mut times = Vec::with_capacity(args.samples as usize);
+        for _ in 0..args.samples {
+            // A group waits in calls and notices it there; one rank alone never waits.
+            self.interrupt.check().map_err(|_| Error::Cancelled(member.rank()))?;
+            // Sums in place grow from call to call: every sample begins with the same data.
+            fill(member, case, memory, in_place);
+            member.barrier()?;
+            let started = Instant::now();
+            calls(member, case, memory, in_place, args.iters)?;
+            times.push(started.elapsed().as_secs_f64() / f64::from(args.iters));
+        }
+        if args.check == 0 {
+            return Ok((times, 0));
+        }
+        fill(member, case, memory, in_place);
+        calls(member, case, memory, in_place, 1)?;
+        let wrong = check::wrong(member, case, memory, in_place, &self.of_rank_0)?;
+        Ok((times, wrong))
+    }
+}
+
+/// Elements of a rank's input and output, and of its buffer in place.
+fn lengths(member: &Member, call: &Call) -> (usize, usize, usize) {
+    let (input, output) = call.lengths(member.rank(), member.ranks());
+    let rooted = if call.kind.is_rooted() { call.count } else { 0 };
+    let bytes = |elements: u64| elements as usize * call.dtype.size();
+    (bytes(input), bytes(output), bytes(input.max(output).max(rooted)))
+}
+
+/// This rank's data into its input, and garbage into its output.
+fn fill(member: &Member, case: &Case<'_>, memory: &mut Memory, in_place: bool) {
+    let Case { call, tables, .. } = *case;
+    let (rank, ranks) = (member.rank(), member.ranks());
+    let (input, output, both) = lengths(member, &call);
+    let to = if in_place { both } else { output };
+    memory.output[..to].fill(0xa5);
+    if rank >= ranks {
+        return;
+    }
+    let first = if call.kind == Kind::AllGather { u64::from(rank) * call.count } else { 0 };
+    let start = if in_place { first as usize * call.dtype.size() } else { 0 };
+    let to = if in_place { &mut memory.output } else { &mut memory.input };
+    tables.fill(usize::from(rank), first, &mut to[start..start + input]);
+}
+
+/// Nothing but the calls.
+fn calls(
+    member: &mut Member,
+    case: &Case<'_>,
+    memory: &mut Memory,
+    in_place: bool,
+    times: u32,
+) -> Result<(), Error> {
+    let call = &case.call;
+    let (input, output, both) = lengths(member, call);
+    if in_place {
+        let buffer = &mut memory.output[..both];
+        for _ in 0..times {
+            member.run_in_place(call, buffer)?;
+        }
+    } else {
+        let (input, output) = (&memory.input[..input], &mut memory.output[..output]);
+        for _ in 0..times {
+            member.run_apart(call, input, output)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,46 @@
+//! Ctrl-C and its like: a flag that everything looks at, so that whoever stops can clean up.
+
+use super::error::Interrupted;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+/// Has somebody asked this process to stop?
+pub struct Interrupt {
+    flag: Arc<AtomicBool>,
+    signal: Arc<AtomicUsize>,
+}
+
+impl Interrupt {
+    /// Catches the signals from now on.
+    pub fn install() -> io::Result<Self> {
+        let new = Self { flag: Arc::default(), signal: Arc::default() };
+        #[cfg(unix)]
+        let signals = [SIGINT, SIGTERM, signal_hook::consts::SIGHUP];
+        #[cfg(not(unix))]
+        let signals = [SIGINT, SIGTERM];
+        for signal in signals {
+            // The number first: whoever sees the flag finds the number.
+            flag::register_usize(signal, new.signal.clone(), signal as usize)?;
+            flag::register(signal, new.flag.clone())?;
+        }
+        Ok(new)
+    }
+
+    /// The flag itself, for [`unisono::GroupBuilder::interrupt`].
+    pub fn flag(&self) -> Arc<AtomicBool> {
+        self.flag.clone()
+    }
+
+    /// An error once a signal has come.
+    pub fn check(&self) -> Result<(), Interrupted> {
+        if self.flag.load(Ordering::Relaxed) { Err(Interrupted) } else { Ok(()) }
+    }
+
+    /// 128 + n if signal n has come, as shells report it.
+    pub fn exit_code(&self) -> Option<u8> {
+        self.check().is_err().then(|| 128 + self.signal.load(Ordering::SeqCst) as u8)
+    }
+}

@@ -1,0 +1,151 @@
+//! Commands: what they take, how they end.
+//!
+//! Results go to stdout, everything else to stderr. Exit codes: 0 success, 1 failure, 2 wrong use,
+//! 128 + n ended by signal n (130: Ctrl-C).
+
+mod args;
+mod bench;
+mod devices;
+mod error;
+mod interrupt;
+mod memory;
+mod plan;
+mod reduce;
+mod reference;
+mod report;
+
+use clap::{CommandFactory, Parser, Subcommand};
+use error::{Usage, one_line};
+use interrupt::Interrupt;
+use std::io::{IsTerminal, Write};
+use std::process::ExitCode;
+
+const EXAMPLES: &str = "\
+Examples:
+  unisono reduce --op avg rank0.safetensors rank1.safetensors -o mean.safetensors --verify
+  unisono bench all_reduce -b 8 -e 64M -f 4 -t 4
+  unisono plan -n 8 --alpha 5us --bandwidth 10GB/s --sizes 8,64K,64M
+  unisono completions bash > ~/.local/share/bash-completion/completions/unisono
+
+`unisono <COMMAND> --help` explains a command's options.";
+
+/// All-reduce over mixed devices: every rank gets the same bits.
+#[derive(Parser)]
+#[command(name = "unisono", version, about, after_help = EXAMPLES, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+    #[command(flatten)]
+    color: colorchoice_clap::Color,
+    /// Say more on stderr; repeat for details
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    verbose: u8,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Reduce the tensors of one safetensors file a rank into one file
+    Reduce(Box<reduce::ReduceArgs>),
+    /// Measure collectives, in the format of nccl-tests, or the CPU's folds
+    Bench(Box<bench::BenchArgs>),
+    /// Predict how long every schedule takes on a group, and say which one wins from where
+    Plan(Box<plan::PlanArgs>),
+    /// List the devices that can be ranks here
+    Devices(devices::DevicesArgs),
+    /// Print a completion script for a shell
+    Completions {
+        /// Which shell
+        shell: clap_complete::Shell,
+    },
+}
+
+/// Parses the command line, runs the command, and says how it went.
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return refused(&error),
+    };
+    cli.color.write_global();
+    log_to_stderr(cli.verbose);
+    let interrupt = match Interrupt::install() {
+        Ok(interrupt) => interrupt,
+        Err(error) => return failed(&error.into(), None),
+    };
+    let result = match &cli.command {
+        Command::Reduce(args) => reduce::run(args, &interrupt),
+        Command::Bench(args) => bench::run(args, &interrupt),
+        Command::Plan(args) => plan::run(args),
+        Command::Devices(args) => devices::run(args, cli.verbose > 0),
+        Command::Completions { shell } => completions(*shell),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => failed(&error, interrupt.exit_code()),
+    }
+}
+
+/// clap's own messages; a value that makes no sense takes one line.
+fn refused(error: &clap::Error) -> ExitCode {
+    use clap::error::ErrorKind;
+    let text = error.render().to_string();
+    let printed = match (error.kind(), text.lines().next()) {
+        (ErrorKind::ValueValidation, Some(line)) => {
+            writeln!(anstream::stderr(), "{line}")
+        }
+        _ => error.print(),
+    };
+    // Nobody is left to be told that stderr is closed.
+    let _ = printed;
+    ExitCode::from(error.exit_code() as u8)
+}
+
+/// One line on stderr, and the exit code.
+fn failed(error: &anyhow::Error, signalled: Option<u8>) -> ExitCode {
+    use clap::builder::styling::AnsiColor;
+    if error::is_closed_pipe(error) {
+        // As if SIGPIPE had ended this process: whoever closed the pipe has seen enough.
+        return ExitCode::from(141);
+    }
+    let (text, code) = match signalled {
+        Some(code) => ("interrupted".to_owned(), code),
+        None if error::is_usage(error) => (one_line(error), Usage::CODE),
+        None => (one_line(error), 1),
+    };
+    let red = AnsiColor::Red.on_default().bold();
+    let _ = writeln!(anstream::stderr(), "{red}error:{red:#} {text}");
+    ExitCode::from(code)
+}
+
+fn log_to_stderr(verbose: u8) {
+    let level = match verbose {
+        0 => tracing::Level::WARN,
+        1 => tracing::Level::INFO,
+        2 => tracing::Level::DEBUG,
+        _ => tracing::Level::TRACE,
+    };
+    let plain = matches!(anstream::stderr().current_choice(), anstream::ColorChoice::Never);
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_ansi(!plain && std::io::stderr().is_terminal())
+        .with_max_level(level)
+        .with_target(false)
+        .without_time()
+        .init();
+}
+
+fn completions(shell: clap_complete::Shell) -> anyhow::Result<()> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "unisono", &mut script);
+    std::io::stdout().write_all(&script)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,160 @@
+//! Whatever is wrong: one line on stderr, nothing on stdout, no file left behind.
+
+use crate::tool::{Ended, Tensor, folder, names, rank_files, run, write};
+use safetensors::Dtype;
+use std::path::Path;
+
+/// Runs `reduce` with the output `out.st`, which must fail with this code and message.
+#[track_caller]
+fn refused(folder: &Path, args: &[&str], code: i32, message: &str) {
+    let before = names(folder);
+    let args = [&["reduce"][..], args].concat();
+    let args = if args.contains(&"-o") { args } else { [&args[..], &["-o", "out.st"]].concat() };
+    let Ended { code: got, out, err } = run(folder, &args);
+    assert_eq!((got, out.as_str()), (Some(code), ""), "{args:?}: {err}");
+    assert_eq!(err, format!("error: {message}\n"), "{args:?}");
+    assert_eq!(names(folder), before, "{args:?} left something behind");
+}
+
+#[test]
+fn broken_files() {
+    let folder = folder();
+    let put = |name: &str, bytes: &[u8]| {
+        std::fs::write(folder.path().join(name), bytes).expect("a file");
+    };
+    let whole = std::fs::read(&rank_files()[0]).expect("gradients");
+    put("good.st", &whole);
+    put("tiny.st", b"1234");
+    put("text.st", b"certainly not a tensor");
+    put("cut.st", &whole[..whole.len() - 10]);
+    put("head.st", &whole[..100]);
+    put("long.st", &[&whole[..], b"more"].concat());
+    put("json.st", &[&8u64.to_le_bytes()[..], b"{\"a\":1}}"].concat());
+    let header = br#"{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}}"#;
+    put("size.st", &[&(header.len() as u64).to_le_bytes()[..], header, b"1234"].concat());
+    std::fs::create_dir(folder.path().join("folder")).expect("a folder");
+    let no_file = "not a safetensors file";
+    for (file, message) in [
+        ("tiny.st", format!("tiny.st: {no_file}: 4 bytes are too few")),
+        ("text.st", format!("text.st: {no_file}: it begins with no plausible size of a header")),
+        ("cut.st", "cut.st: truncated: its header speaks of 203752 bytes, 203742 are there".into()),
+        (
+            "head.st",
+            "head.st: truncated: a header of 440 bytes, but only 92 bytes are there".into(),
+        ),
+        ("long.st", format!("long.st: {no_file}: 4 bytes after the last tensor")),
+        ("folder", "folder: not a regular file".into()),
+        ("gone.st", "gone.st: No such file or directory (os error 2)".into()),
+        (
+            "size.st",
+            format!(
+                "size.st: {no_file}: its header makes no sense: invalid shape, data type, or \
+                 offset for tensor"
+            ),
+        ),
+    ] {
+        refused(folder.path(), &["good.st", file], 1, &message);
+    }
+    let json = run(folder.path(), &["reduce", "json.st", "-o", "out.st"]);
+    assert_eq!(json.code, Some(1));
+    assert!(json.err.starts_with("error: json.st: not a safetensors file: its header makes no"));
+    assert_eq!(json.err.lines().count(), 1);
+}
+
+#[test]
+fn files_that_do_not_belong_together() {
+    let folder = folder();
+    let tensor = |dtype, shape: &[usize], bytes| {
+        let (name, shape) = ("w", shape.to_vec());
+        Tensor { name, dtype, shape, data: vec![1; bytes] }
+    };
+    let other = Tensor::f32("v", &[1], &[1.0]);
+    let put = |name: &str, tensors: &[Tensor]| write(&folder.path().join(name), tensors, None);
+    put("a.st", &[tensor(Dtype::F32, &[2, 3], 24)]);
+    put("shape.st", &[tensor(Dtype::F32, &[3, 2], 24)]);
+    put("dtype.st", &[tensor(Dtype::I32, &[2, 3], 24)]);
+    put("more.st", &[tensor(Dtype::F32, &[2, 3], 24), other.clone()]);
+    put("name.st", &[other]);
+    put("bool.st", &[tensor(Dtype::BOOL, &[3], 3)]);
+    for (file, message) in [
+        ("shape.st", "tensor \"w\" has shape [2, 3] on rank 0 (a.st), but [3, 2] on rank 2"),
+        ("dtype.st", "tensor \"w\" is f32 on rank 0 (a.st), but i32 on rank 2"),
+        ("name.st", "tensor \"w\" of rank 0 (a.st) is missing on rank 2"),
+    ] {
+        refused(folder.path(), &["a.st", "a.st", file], 1, &format!("{message} ({file})"));
+    }
+    let more = "tensor \"v\" of rank 1 (more.st) is missing on rank 0 (a.st)";
+    refused(folder.path(), &["a.st", "more.st"], 1, more);
+    let boolean = "bool.st: tensor \"w\" is of type BOOL, which cannot be reduced (F64, F32, F16, \
+                   BF16, F8_E4M3, F8_E5M2 and integers can)";
+    refused(folder.path(), &["bool.st"], 1, boolean);
+    let xor = "xor works on integers only, but tensor \"w\" is f32 (a.st)";
+    refused(folder.path(), &["a.st", "--op", "xor"], 2, xor);
+}
+
+#[test]
+fn wrong_use() {
+    let folder = folder();
+    write(&folder.path().join("a.st"), &[Tensor::f32("w", &[2], &[1.0, 2.0])], None);
+    let four = ["a.st", "a.st", "a.st", "a.st"];
+    let value = |what: &str, option: &str, why: &str| {
+        format!("invalid value '{what}' for '{option}': {why}")
+    };
+    let gpu = "vulkan:0: this version has CPU ranks only; use cpu";
+    let gpu = value("cpu,vulkan:0", "--on <DEVICES>", gpu);
+    let no_ring = "no schedule can do all-reduce over 4 ranks here: ring does not keep the \
+                   canonical order, so sum of f32 would depend on the schedule; choose another one \
+                   or allow any order";
+    for (options, message) in [
+        (&["--on", "cpu,vulkan:0"][..], gpu.as_str()),
+        (&["--on", "cpu:3"], "--on names 3 ranks, but the command names 4 files"),
+        (&["--op", "mulsum"], "mulsum needs --weights, one a rank"),
+        (&["--weights", "1,1,1,1"], "--weights belong to --op mulsum, not to sum"),
+        (&["--algo", "ring"], no_ring),
+        (&["--window", "0"], "cannot build the group: a window must be 1 to 16 chunks"),
+        (&["--chunk", "3B"], "a chunk of 3 bytes holds no element of f32"),
+        (&["--algo", "hierarchical:9"], "a hierarchy of 9 nodes over 4 ranks is not possible"),
+        (&["--algo", "star:99"], "cannot build the group: 103 members; at most 64 threads fit"),
+        (
+            &["--timeout", "5"],
+            &value("5", "--timeout <TIME>", "a time needs a unit: ns, us, ms, s, min or h"),
+        ),
+    ] {
+        refused(folder.path(), &[&four[..], options].concat(), 2, message);
+    }
+    let many = vec!["a.st"; 65];
+    let message = "cannot build the group: 65 members; at most 64 threads fit";
+    refused(folder.path(), &many, 2, message);
+    let ended = run(folder.path(), &["reduce", "a.st"]);
+    assert_eq!((ended.code, ended.out.as_str()), (Some(2), ""));
+    assert!(ended.err.contains("--output <FILE>"), "{}", ended.err);
+}
+
+#[test]
+fn outputs_that_cannot_be_written() {
+    let folder = folder();
+    write(&folder.path().join("a.st"), &[Tensor::f32("w", &[2], &[1.0, 2.0])], None);
+    std::fs::create_dir(folder.path().join("folder")).expect("a folder");
+    for (output, message) in [
+        ("gone/out.st", "cannot write gone/out.st: no folder gone"),
+        ("a.st/out.st", "cannot write a.st/out.st: Not a directory (os error 20)"),
+        ("folder", "cannot write folder: it is not a regular file"),
+        ("/", "cannot write /: it is not a regular file"),
+    ] {
+        refused(folder.path(), &["a.st", "-o", output], 1, message);
+    }
+}
+
+#[test]
+fn a_time_limit_ends_a_call() {
+    let folder = folder();
+    let zeros = vec![0.0; 1 << 20];
+    write(&folder.path().join("a.st"), &[Tensor::f32("w", &[1 << 20], &zeros)], None);
+    let args = ["reduce", "a.st", "a.st", "a.st", "a.st", "-o", "out.st"];
+    let slow = ["--chunk", "1", "--window", "1", "--timeout", "20ms"];
+    let ended = run(folder.path(), &[&args[..], &slow].concat());
+    assert_eq!((ended.code, ended.out.as_str()), (Some(1), ""), "{}", ended.err);
+    assert!(ended.err.contains("gave up after 20ms"), "{}", ended.err);
+    assert_eq!(ended.err.lines().count(), 1);
+    assert_eq!(names(folder.path()), ["a.st"]);
+}

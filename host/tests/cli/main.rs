@@ -1,0 +1,11 @@
+//! The command-line tool, from outside: what it prints, writes and returns.
+
+mod bench;
+mod errors;
+#[cfg(unix)]
+mod interrupt;
+mod misc;
+mod mixed;
+mod plan;
+mod reduce;
+mod tool;

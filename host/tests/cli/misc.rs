@@ -1,0 +1,81 @@
+//! The small commands, and habits that all commands share.
+
+use crate::tool::{command, folder, run, succeed};
+use std::process::Stdio;
+
+#[test]
+fn the_version_is_the_crates() {
+    let folder = folder();
+    let version = succeed(folder.path(), &["--version"]);
+    assert_eq!(version, format!("unisono {}\n", env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn help_has_examples() {
+    let folder = folder();
+    for command in ["reduce", "bench", "plan", "devices"] {
+        let help = succeed(folder.path(), &[command, "--help"]);
+        assert!(help.contains(&format!("Examples:\n  unisono {command}")), "{help}");
+    }
+    let help = succeed(folder.path(), &["--help"]);
+    for command in ["reduce", "bench", "plan", "devices", "completions"] {
+        assert!(help.contains(&format!("  {command} ")), "{help}");
+    }
+    assert_eq!(run(folder.path(), &[]).code, Some(2));
+    assert_eq!(run(folder.path(), &["nothing"]).code, Some(2));
+}
+
+#[test]
+fn shells_complete() {
+    let folder = folder();
+    for (shell, mark) in [
+        ("bash", "complete -F _unisono"),
+        ("zsh", "#compdef unisono"),
+        ("fish", "complete -c unisono"),
+        ("powershell", "Register-ArgumentCompleter"),
+        ("elvish", "edit:completion"),
+    ] {
+        let script = succeed(folder.path(), &["completions", shell]);
+        assert!(script.contains(mark), "{shell}");
+        assert!(script.contains("verify"), "{shell}");
+    }
+}
+
+#[test]
+fn the_cpu_is_a_device_and_gpus_are_not_yet() {
+    let folder = folder();
+    let text = succeed(folder.path(), &["devices"]);
+    assert!(text.starts_with("cpu      "), "{text}");
+    let cores = std::thread::available_parallelism().expect("cores");
+    assert!(text.contains(&format!(", {cores} cores, kernels for ")), "{text}");
+    assert!(text.contains("GPUs (Vulkan, OpenCL) are not part of this version"), "{text}");
+    assert!(succeed(folder.path(), &["devices", "-v"]).lines().count() > text.lines().count());
+    let json = succeed(folder.path(), &["devices", "--json"]);
+    let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    assert_eq!(json["cpu"]["cores"], cores.get());
+    assert!(json["cpu"]["memory"].as_u64().is_some_and(|bytes| bytes > 1 << 20));
+    assert_eq!(json["loaders"].as_array().map(Vec::len), Some(2));
+}
+
+#[test]
+fn verbose_runs_say_more_on_stderr_only() {
+    let folder = folder();
+    let files = crate::tool::rank_files();
+    let ended = run(folder.path(), &["-v", "reduce", &files[0], "-o", "o.st"]);
+    assert_eq!(ended.code, Some(0));
+    assert!(ended.err.contains("INFO rank 0 reads "), "{}", ended.err);
+    assert!(!ended.out.contains("INFO"));
+}
+
+#[cfg(unix)]
+#[test]
+fn a_closed_pipe_is_no_error_worth_a_word() {
+    let folder = folder();
+    let mut bench = command(folder.path());
+    bench.args(["bench", "-t", "2", "-b", "8", "-e", "32K", "-f", "2", "-n", "1000"]);
+    let mut child = bench.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the tool");
+    drop(child.stdout.take());
+    let output = child.wait_with_output().expect("an end");
+    assert_eq!(output.status.code(), Some(141));
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+}
