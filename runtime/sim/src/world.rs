@@ -229,7 +229,7 @@ impl World {
 
     /// A member looks after its engine.
     fn poll(&mut self, id: usize) {
-        loop {
+        while self.members[id].engine.is_some() {
             let mut again = self.begin_due(id);
             let member = &mut self.members[id];
             let local = member.local();
