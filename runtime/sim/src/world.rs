@@ -150,7 +150,8 @@ impl World {
         if self.hub.complaints.borrow().is_empty() {
             liveness::check(&self.hub, &self.members, calls);
             for call in 0..calls {
-                agreement::check(&self.hub, &self.members, call, &self.causes[call]);
+                let ranks = self.plans[call].layout.ranks;
+                agreement::check(&self.hub, &self.members, call, ranks, &self.causes[call]);
             }
         }
         let resent = self.ends.values().map(|end| end.borrow().stats().resent).sum();

@@ -9,7 +9,8 @@
 //!   what failed elsewhere came too late to touch it.
 //! * With several causes (a cancelled call and a dead member, say) each member has one of them;
 //!   which one comes first is a race that no protocol without a vote decides.
-//! * Nobody is done with a call that did not match.
+//! * Nobody is done with a call that did not match (where there are at least two ranks: one rank
+//!   alone needs nothing from anybody, also if there is an aggregator that calls something else).
 //! * Whoever cancels a call, or whose device has failed, is not done with it.
 
 use crate::hub::Hub;
@@ -47,7 +48,7 @@ impl Cause {
 }
 
 /// Checks one call on all members; those that are gone do not count.
-pub fn check(hub: &Hub, members: &[Member], call: usize, causes: &[Cause]) {
+pub fn check(hub: &Hub, members: &[Member], call: usize, ranks: u16, causes: &[Cause]) {
     for member in members.iter().filter(|m| m.engine.is_some()) {
         let outcome = member.calls.get(call).and_then(|begun| begun.outcome.as_ref());
         let Some(result) = outcome.and_then(|outcome| outcome.result) else { continue };
@@ -55,7 +56,8 @@ pub fn check(hub: &Hub, members: &[Member], call: usize, causes: &[Cause]) {
         match result {
             Ok(()) => {
                 let own = [Cause::Cancelled(id as u16), Cause::DeviceFailed(id as u16)];
-                if causes == [Cause::Mismatch] || matches!(causes, [c] if own.contains(c)) {
+                let mismatch = causes == [Cause::Mismatch] && ranks > 1;
+                if mismatch || matches!(causes, [c] if own.contains(c)) {
                     hub.complain(format!("{id} is done with call {call} in spite of {causes:?}"));
                 }
             }

@@ -115,6 +115,8 @@ fn vary(
         _ => {
             other = calls::draw_one(rng, ranks, aggregators, bytes);
             other.starts.clone_from(&plan.starts);
+            let most = other.eager as u16;
+            other.starts.iter_mut().for_each(|start| start.window = start.window.max(most));
         }
     }
     let differs = other.layout != plan.layout
