@@ -105,7 +105,8 @@ fn vary(
     plan: &CallPlan,
     member: usize,
 ) -> Option<Variant> {
-    if plan.members() < 2 {
+    // One rank alone needs nothing from an aggregator, and neither finds out.
+    if ranks < 2 {
         return None;
     }
     let mut other = plan.clone();
