@@ -108,7 +108,8 @@ pub trait Link {
         token: u32,
     ) -> Result<(), LinkError>;
 
-    /// Token of the next payload of this channel whose memory is free again.
+    /// Token of the next payload of this channel whose memory is free again. If the peer is gone,
+    /// all memory is: whoever waits for nothing but completions has done his part.
     fn poll_sent(&mut self, channel: usize) -> Option<u32>;
 
     /// The frame at the head of a channel; it stays there until [`Link::take`] or until
@@ -144,7 +145,8 @@ pub trait Link {
     /// Gives a span back for good: the sender's completion.
     fn release(&mut self, channel: usize, handle: u32);
 
-    /// Takes back every payload sent on this channel; false while the peer is still reading one.
-    /// No completions follow for them.
+    /// Takes back every payload sent on this channel that is not complete; false while the peer is
+    /// still reading one. No completions follow for them. What is complete, because it was copied,
+    /// still arrives: it may belong to an earlier call of the channel.
     fn withdraw(&mut self, channel: usize) -> bool;
 }

@@ -186,6 +186,10 @@ impl Inside {
             })
         };
         self.let_go(&job);
+        let (member, token) = (self.member, job.token);
+        self.hub.note(&[8, member as u64, u64::from(token)], || {
+            format!("{member} has worked, token {token:x}: {result:?}")
+        });
         self.done.push_back(Done { token: job.token, result });
         self.hub.wake(self.member);
     }

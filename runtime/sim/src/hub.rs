@@ -24,7 +24,29 @@ pub enum Event {
         /// The job's number on that device.
         serial: u32,
     },
-    /// A packet arrives.
+    /// The first byte of a packet comes to its receiver, who may have others to take in first.
+    Reach {
+        /// Sender.
+        from: usize,
+        /// Receiver.
+        to: usize,
+        /// When the last byte comes.
+        last: u64,
+        /// Its bytes.
+        bytes: Vec<u8>,
+    },
+    /// The same for a frame of a stream.
+    Begin {
+        /// Sender.
+        from: usize,
+        /// Receiver.
+        to: usize,
+        /// When the last byte comes.
+        last: u64,
+        /// Its length in bytes.
+        len: u64,
+    },
+    /// A packet has arrived.
     Packet {
         /// Sender.
         from: usize,

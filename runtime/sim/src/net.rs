@@ -22,7 +22,7 @@ impl Nic {
 }
 
 /// What happens to packets, in parts per million of them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Weather {
     /// Lost.
     pub loss_ppm: u64,
@@ -38,6 +38,12 @@ pub struct Weather {
     pub queue_ns: u64,
 }
 
+impl Weather {
+    /// Nothing happens.
+    pub const CALM: Self =
+        Self { loss_ppm: 0, twice_ppm: 0, held_ppm: 0, damage_ppm: 0, jitter_ns: 0, queue_ns: 0 };
+}
+
 /// Two parts of the group that cannot reach each other for a while.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Partition {
@@ -49,15 +55,15 @@ pub struct Partition {
     pub side: u32,
 }
 
-/// When the parts of one message are where.
+/// When a message is where, as far as its sender decides it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Passage {
     /// The last byte has left.
     pub left: u64,
-    /// The first byte arrives.
-    pub head: u64,
-    /// The last byte arrives.
-    pub tail: u64,
+    /// The first byte comes to the receiver, ...
+    pub first: u64,
+    /// ... and the last one.
+    pub last: u64,
 }
 
 /// Counters of packets.
@@ -118,6 +124,11 @@ impl Net {
         self.dead >> member & 1 != 0
     }
 
+    /// What happens to packets now.
+    const fn weather(&self, now: u64) -> Weather {
+        if now < self.heals_at { self.weather } else { Weather::CALM }
+    }
+
     /// Until when two members cannot reach each other, if they cannot now.
     fn cut_until(&self, now: u64, a: usize, b: usize) -> Option<u64> {
         let parts = |p: &&Partition| p.side >> a & 1 != p.side >> b & 1;
@@ -125,24 +136,24 @@ impl Net {
         self.partitions.iter().filter(parts).filter(now).map(|p| p.until).max()
     }
 
-    /// Sends `bytes` bytes that arrive for certain, after `earliest` at least (what was sent before
-    /// on the same stream); a partition only holds them up.
-    pub fn pass(&mut self, now: u64, from: usize, to: usize, bytes: u64, earliest: u64) -> Passage {
+    /// Sends `bytes` bytes; a partition holds them up.
+    pub fn leave(&mut self, now: u64, from: usize, to: usize, bytes: u64) -> Passage {
         let (out, into) = (self.nics[from], self.nics[to]);
         let start = self.sends_until[from].max(now);
         let left = start + out.nanos(bytes);
         self.sends_until[from] = left;
         let alpha = out.alpha_ns.max(into.alpha_ns);
         let open = self.cut_until(now, from, to).unwrap_or(0);
-        let head = (start + alpha).max(self.receives_until[to]).max(open).max(earliest);
-        let tail = (left + alpha).max(head + into.nanos(bytes));
-        self.receives_until[to] = tail;
-        Passage { left, head, tail }
+        Passage { left, first: (start + alpha).max(open), last: (left + alpha).max(open) }
     }
 
-    /// When the receiver of a packet that arrives at `tail` would be too far behind to take it.
-    const fn overflows(&self, now: u64, passage: Passage) -> bool {
-        self.weather.queue_ns > 0 && passage.tail > now + self.weather.queue_ns
+    /// The first byte of a message has come to its receiver: when it is taken in, from the first
+    /// byte to the last.
+    pub fn take_in(&mut self, now: u64, to: usize, bytes: u64, last: u64) -> (u64, u64) {
+        let head = self.receives_until[to].max(now);
+        let tail = last.max(head + self.nics[to].nanos(bytes));
+        self.receives_until[to] = tail;
+        (head, tail)
     }
 }
 
@@ -150,22 +161,27 @@ impl Net {
 pub fn send_packet(hub: &Hub, from: usize, to: usize, bytes: &[u8]) {
     let now = hub.now();
     let mut net = hub.net.borrow_mut();
-    let mut rng = hub.rng.borrow_mut();
     net.counts.sent += 1;
-    let healed = now >= net.heals_at;
-    let weather = if healed { Weather::default() } else { net.weather };
-    let before = net.receives_until[to];
-    let passage = net.pass(now, from, to, bytes.len() as u64, 0);
-    let lost = net.cut_until(now, from, to).is_some()
-        || net.is_dead(to)
-        || rng.rarely(weather.loss_ppm)
-        || (!healed && net.overflows(now, passage));
-    if lost {
-        // What does not arrive takes no time at the receiver.
-        net.receives_until[to] = before;
+    let cut = net.cut_until(now, from, to).is_some();
+    let Passage { first, last, .. } = net.leave(now, from, to, bytes.len() as u64);
+    if cut || net.is_dead(to) || hub.rng.borrow_mut().rarely(net.weather(now).loss_ppm) {
         net.counts.lost += 1;
         return;
     }
+    hub.at(first, Event::Reach { from, to, last, bytes: bytes.to_vec() });
+}
+
+/// The first byte of a packet has come to its receiver.
+pub fn handle_reach(hub: &Hub, from: usize, to: usize, last: u64, bytes: &[u8]) {
+    let now = hub.now();
+    let mut net = hub.net.borrow_mut();
+    let mut rng = hub.rng.borrow_mut();
+    let weather = net.weather(now);
+    if weather.queue_ns > 0 && net.receives_until[to] > now + weather.queue_ns {
+        net.counts.lost += 1;
+        return;
+    }
+    let (_, tail) = net.take_in(now, to, bytes.len() as u64, last);
     let copies = 1 + u64::from(rng.rarely(weather.twice_ppm));
     net.counts.twice += copies - 1;
     for _ in 0..copies {
@@ -177,6 +193,6 @@ pub fn send_packet(hub: &Hub, from: usize, to: usize, bytes: &[u8]) {
             bytes[bit as usize / 8] ^= 1 << (bit % 8);
             net.counts.damaged += 1;
         }
-        hub.at(passage.tail + late + held, Event::Packet { from, to, bytes });
+        hub.at(tail + late + held, Event::Packet { from, to, bytes });
     }
 }

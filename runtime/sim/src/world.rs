@@ -9,7 +9,7 @@ use crate::link::packet::{self, SharedEnd};
 use crate::link::stream::{self, SharedWay};
 use crate::link::{CHANNELS, LinkKind, SimLink, span};
 use crate::member::{Member, PATIENCE, SimEngine};
-use crate::net::Net;
+use crate::net::{Net, handle_reach};
 use crate::report::Report;
 use crate::scenario::{CallPlan, Fault, Scenario, WINDOW_MAX};
 use std::collections::BTreeMap;
@@ -179,6 +179,12 @@ impl World {
                 }
             }
             Event::Left { from, to } if alive(from) => self.way(from, to, stream::Way::handle_left),
+            Event::Reach { from, to, last, bytes } => {
+                handle_reach(&self.hub, from, to, last, &bytes);
+            }
+            Event::Begin { from, to, last, len } => {
+                self.way(from, to, |way| way.handle_begin(last, len));
+            }
             Event::Head { from, to } => self.way(from, to, stream::Way::handle_head),
             Event::Tail { from, to } => self.way(from, to, stream::Way::handle_tail),
             Event::Reset { from, to } => self.way(from, to, stream::Way::handle_reset),
@@ -229,7 +235,7 @@ impl World {
 
     /// A member looks after its engine.
     fn poll(&mut self, id: usize) {
-        loop {
+        while self.members[id].engine.is_some() {
             let mut again = self.begin_due(id);
             let member = &mut self.members[id];
             let local = member.local();

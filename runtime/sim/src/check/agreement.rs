@@ -9,11 +9,13 @@
 //!   what failed elsewhere came too late to touch it.
 //! * With several causes (a cancelled call and a dead member, say) each member has one of them;
 //!   which one comes first is a race that no protocol without a vote decides.
-//! * Nobody is done with a call that did not match.
+//! * Nobody is done with a call that did not match. Members in different calls may all wait for each
+//!   other, though, each for the first frame of the other's call. Then the earliest deadline finds
+//!   it: that member reports the deadline and whom it waited for, the others the mismatch.
 //! * Whoever cancels a call, or whose device has failed, is not done with it.
 
 use crate::hub::Hub;
-use crate::member::Member;
+use crate::member::{Member, PATIENCE};
 use unisono_core::wire::frame::Abort;
 
 /// Something that may make a call fail.
@@ -49,9 +51,11 @@ impl Cause {
 /// Checks one call on all members; those that are gone do not count.
 pub fn check(hub: &Hub, members: &[Member], call: usize, causes: &[Cause]) {
     for member in members.iter().filter(|m| m.engine.is_some()) {
-        let outcome = member.calls.get(call).and_then(|begun| begun.outcome.as_ref());
-        let Some(result) = outcome.and_then(|outcome| outcome.result) else { continue };
+        let Some(begun) = member.calls.get(call) else { continue };
+        let Some(outcome) = &begun.outcome else { continue };
+        let Some(result) = outcome.result else { continue };
         let id = member.id;
+        let waited = outcome.at - begun.at >= PATIENCE.as_nanos() as u64;
         match result {
             Ok(()) => {
                 let own = [Cause::Cancelled(id as u16), Cause::DeviceFailed(id as u16)];
@@ -60,6 +64,8 @@ pub fn check(hub: &Hub, members: &[Member], call: usize, causes: &[Cause]) {
                 }
             }
             Err(why) if causes.iter().any(|cause| cause.explains(&why)) => {}
+            Err(Abort::Deadline { rank, .. })
+                if waited && usize::from(rank) == id && causes.contains(&Cause::Mismatch) => {}
             Err(why) => {
                 hub.complain(format!("{id} gives up call {call} by {why:?}; causes: {causes:?}"));
             }

@@ -183,14 +183,17 @@ impl Shared {
         for handle in handles {
             let Some(frame) = self.rings[side][channel].frames.get_mut(&handle) else { continue };
             frame.token = frame.token.filter(|_| frame.state == State::Busy);
-            let Some(span) = frame.span else { continue };
+            // What rides in the frame was complete at once: it stays readable, whatever becomes of
+            // the sender. Its window is the sender's memory all the same.
+            let Some(span) = frame.span.filter(|s| !s.inline || s.window.is_some()) else {
+                continue;
+            };
             match frame.state {
                 State::Sent => {
                     frame.state = State::Revoked;
                     self.unlend(side, channel, handle, &span);
                 }
-                // What rides in the frame is not the sender's memory; its window is.
-                State::Busy => all &= span.inline && span.window.is_none(),
+                State::Busy => all = false,
                 State::Revoked | State::Freed { .. } => {}
             }
         }

@@ -8,6 +8,7 @@ use super::{CHANNELS, depth};
 use crate::check::access::{Access, User};
 use crate::hub::{Event, Hub};
 use crate::memory::Mem;
+use crate::net::Passage;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -40,7 +41,7 @@ pub struct Way {
     left: u64,
     begun: u64,
     whole: u64,
-    /// When the last frame will have arrived.
+    /// When the last frame will begin to arrive.
     busy_until: u64,
     aside: [VecDeque<Header>; CHANNELS],
     sent: [VecDeque<u32>; CHANNELS],
@@ -121,6 +122,14 @@ impl Way {
         }
     }
 
+    /// The first byte of the next frame has come.
+    pub fn handle_begin(&mut self, last: u64, len: u64) {
+        let (from, to, now) = (self.from, self.to, self.hub.now());
+        let (head, tail) = self.hub.net.borrow_mut().take_in(now, to, len, last);
+        self.hub.at(head, Event::Head { from, to });
+        self.hub.at(tail, Event::Tail { from, to });
+    }
+
     /// The header of the next frame is here.
     pub fn handle_head(&mut self) {
         let number = self.begun;
@@ -184,13 +193,13 @@ impl Way {
             let claim = self.hub.memory.borrow_mut().claim(user, Access::Read, mem, len as u64);
             self.hub.check(claim);
         }
-        let bytes = (OVERHEAD_MAX + len) as u64;
+        let len = (OVERHEAD_MAX + len) as u64;
         let (from, to, now) = (self.from, self.to, self.hub.now());
-        let passage = self.hub.net.borrow_mut().pass(now, from, to, bytes, self.busy_until);
-        self.busy_until = passage.tail;
-        self.hub.at(passage.left, Event::Left { from, to });
-        self.hub.at(passage.head, Event::Head { from, to });
-        self.hub.at(passage.tail, Event::Tail { from, to });
+        let Passage { left, first, last } = self.hub.net.borrow_mut().leave(now, from, to, len);
+        let first = first.max(self.busy_until);
+        self.busy_until = first;
+        self.hub.at(left, Event::Left { from, to });
+        self.hub.at(first, Event::Begin { from, to, last, len });
         self.hub.note_frame(from, to, &frame.header);
         self.pipe.push_back(frame);
     }

@@ -105,7 +105,8 @@ fn vary(
     plan: &CallPlan,
     member: usize,
 ) -> Option<Variant> {
-    if plan.members() < 2 {
+    // One rank alone needs nothing from an aggregator, and neither finds out.
+    if ranks < 2 {
         return None;
     }
     let mut other = plan.clone();
@@ -115,6 +116,8 @@ fn vary(
         _ => {
             other = calls::draw_one(rng, ranks, aggregators, bytes);
             other.starts.clone_from(&plan.starts);
+            let most = other.eager as u16;
+            other.starts.iter_mut().for_each(|start| start.window = start.window.max(most));
         }
     }
     let differs = other.layout != plan.layout

@@ -5,9 +5,11 @@
 
 mod calls;
 mod faults;
+mod ideal;
 
 pub use calls::{CallPlan, Contents, Start};
 pub use faults::{Fault, Variant};
+pub use ideal::ideal;
 
 use crate::device::DeviceModel;
 use crate::hub::Think;
@@ -21,7 +23,7 @@ pub const RANKS_MAX: u64 = 9;
 /// Most members, aggregators included.
 pub const MEMBERS_MAX: usize = 12;
 /// Most chunks in flight.
-pub const WINDOW_MAX: usize = 8;
+pub const WINDOW_MAX: usize = 16;
 
 /// One member.
 #[derive(Clone, Copy, Debug)]
