@@ -106,7 +106,7 @@ fn a_panic_or_an_early_return_hangs_nobody() {
         let mut t = vec![1f32; 100];
         let first = m.all_reduce(&mut t, Sum);
         // Rank 3 makes one call fewer than the others.
-        let both = |m: &mut Member| m.all_reduce(&mut t, Sum);
+        let mut both = |m: &mut Member| m.all_reduce(&mut t, Sum);
         Ok::<_, Error>(if m.rank() == 3 { first } else { first.and_then(|()| both(m)) })
     });
     let result = result.expect("errors are values");
