@@ -138,3 +138,105 @@ impl<M: Copy> Ring<M> {
         self.abandoned.load(Ordering::Acquire)
     }
 }
+
+/// Every interleaving of writer and reader: `RUSTFLAGS="--cfg loom" cargo test --release -p
+/// unisono-link-span --lib`.
+#[cfg(all(test, loom))]
+mod interleavings {
+    use super::*;
+    use loom::{sync::Arc, thread};
+    use unisono_core::wire::frame::{Fingerprint, Header};
+    use unisono_core::{DType, Kind};
+
+    fn header(op: u64) -> Header {
+        let (kind, dtype) = (Kind::Barrier, DType::U8);
+        let print = Fingerprint { kind, dtype, op: None, root: 0, count: 0, plan: 0 };
+        Header { epoch: 0, op, from: 0, print, body: Body::Credit { limit: op } }
+    }
+
+    /// A tensor that loom watches: touching it from two threads at once fails the test.
+    type Tensor = Arc<UnsafeCell<u32>>;
+
+    #[test]
+    fn frames_come_in_order_and_whole() {
+        loom::model(|| {
+            let ring = Arc::new(Ring::<usize>::new(2));
+            let writer = ring.clone();
+            let thread = thread::spawn(move || {
+                for op in 0..3usize {
+                    while !writer.is_free(op % 2) {
+                        thread::yield_now();
+                    }
+                    writer.publish(
+                        op % 2,
+                        &header(op as u64),
+                        Cargo::At { mem: op, window: None },
+                        &[],
+                    );
+                }
+            });
+            for op in 0..3usize {
+                let (got, cargo) = loop {
+                    match ring.peek(op % 2) {
+                        Some(frame) => break frame,
+                        None => thread::yield_now(),
+                    }
+                };
+                assert_eq!(got, header(op as u64));
+                assert_eq!(cargo, Cargo::At { mem: op, window: None });
+                ring.free(op % 2);
+            }
+            thread.join().expect("the writer has not failed");
+        });
+    }
+
+    #[test]
+    fn memory_is_the_readers_or_the_writers_never_both() {
+        loom::model(|| {
+            let ring = Arc::new(Ring::<usize>::new(1));
+            let tensor: Tensor = Arc::new(UnsafeCell::new(7));
+            let (writer, mine) = (ring.clone(), tensor.clone());
+            let thread = thread::spawn(move || {
+                writer.publish(0, &header(1), Cargo::At { mem: 0, window: None }, &[]);
+                while !writer.revoke(0) {
+                    thread::yield_now();
+                }
+                // SAFETY: taken back, or released by the reader.
+                mine.with_mut(|t| unsafe { *t = 0 });
+            });
+            while ring.peek(0).is_none() {
+                thread::yield_now();
+            }
+            if ring.enter(0) {
+                // SAFETY: locked.
+                tensor.with(|t| assert_eq!(unsafe { *t }, 7));
+                ring.exit(0);
+            }
+            ring.free(0);
+            thread.join().expect("the writer has not failed");
+        });
+    }
+
+    #[test]
+    fn what_was_written_into_a_window_is_seen_after_the_release() {
+        loom::model(|| {
+            let ring = Arc::new(Ring::<usize>::new(1));
+            let tensor: Tensor = Arc::new(UnsafeCell::new(7));
+            let (reader, theirs) = (ring.clone(), tensor.clone());
+            ring.publish(0, &header(1), Cargo::At { mem: 0, window: Some(0) }, &[]);
+            let thread = thread::spawn(move || {
+                assert!(reader.enter(0));
+                // SAFETY: locked, and lent for writing.
+                theirs.with_mut(|t| unsafe { *t += 1 });
+                reader.exit(0);
+                reader.free(0);
+            });
+            while !ring.is_free(0) {
+                thread::yield_now();
+            }
+            // SAFETY: released.
+            tensor.with(|t| assert_eq!(unsafe { *t }, 8));
+            thread.join().expect("the reader has not failed");
+        });
+    }
+}
