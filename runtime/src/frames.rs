@@ -2,7 +2,7 @@
 
 use crate::engine::Engine;
 use crate::slot::Slot;
-use unisono_core::machine::{Payload, Refused};
+use unisono_core::machine::{Payload, Refused, Status};
 use unisono_core::route::Rank;
 use unisono_core::wire::frame::Header;
 use unisono_driver::{Arrived, Device, Incoming, Link, Memory};
@@ -35,8 +35,9 @@ where
                     Err(_) => {
                         // A peer that has finished the call may have left already.
                         if slot.machine.needs(from as Rank) || slot.refused >> from & 1 != 0 {
+                            // The link stays closed: that is news only once.
+                            worked |= slot.machine.status() == Status::Running;
                             slot.machine.handle_peer_lost(from as Rank);
-                            worked = true;
                         }
                         break;
                     }

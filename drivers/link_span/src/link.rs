@@ -12,6 +12,9 @@ use unisono_driver::{Arrived, HostMemory, Incoming, Link, LinkCaps, LinkError, O
 /// locking it (a line that has to come from the other core) is not needed.
 const OWN: u32 = 1 << 31;
 
+/// The rings of one channel: the one that this end writes and the one that it reads.
+type Pair<M> = (Arc<Ring<M>>, Arc<Ring<M>>);
+
 /// What one end knows about one channel.
 struct Channel<M: Copy> {
     out: Arc<Ring<M>>,
@@ -32,8 +35,8 @@ pub struct SpanLink<M: HostMemory> {
 }
 
 impl<M: HostMemory> SpanLink<M> {
-    pub(crate) fn new(rings: Vec<(Arc<Ring<M>>, Arc<Ring<M>>)>, peer: Arc<Bell>) -> Self {
-        let channel = |(out, inc): (Arc<Ring<M>>, Arc<Ring<M>>)| Channel {
+    pub(crate) fn new(rings: Vec<Pair<M>>, peer: Arc<Bell>) -> Self {
+        let channel = |(out, inc): Pair<M>| Channel {
             lent: Vec::with_capacity(out.depth()),
             copied: VecDeque::with_capacity(out.depth()),
             out,
@@ -106,7 +109,10 @@ impl<M: HostMemory> Link for SpanLink<M> {
         if let Some(token) = c.copied.pop_front() {
             return Some(token);
         }
-        let at = c.lent.iter().position(|(at, _)| c.out.is_free(*at))?;
+        // Nobody reads any more once the peer is gone.
+        let gone = c.out.is_abandoned();
+        let free = |at| c.out.is_free(at) || (gone && c.out.revoke(at));
+        let at = c.lent.iter().position(|(at, _)| free(*at))?;
         Some(c.lent.swap_remove(at).1)
     }
 

@@ -20,14 +20,27 @@ pub mod world;
 
 pub use report::{Report, Summary};
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 /// Plays the scenario of a seed.
 #[must_use]
 pub fn run(seed: u64) -> Report {
-    world::World::new(scenario::Scenario::draw(seed), false).run(seed)
+    play(seed, false)
 }
 
 /// The same, with a readable trace.
 #[must_use]
 pub fn run_traced(seed: u64) -> Report {
-    world::World::new(scenario::Scenario::draw(seed), true).run(seed)
+    play(seed, true)
+}
+
+fn play(seed: u64, readable: bool) -> Report {
+    let world = world::World::new(scenario::Scenario::draw(seed), readable);
+    let hub = world.hub();
+    // Whatever panics, the trace up to there and the seed are worth more than the panic.
+    catch_unwind(AssertUnwindSafe(|| world.run(seed))).unwrap_or_else(|cause| {
+        let text = cause.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| cause.downcast_ref::<&str>().copied()).unwrap_or("no text");
+        Report::broken(seed, &hub, format!("panicked: {text}"))
+    })
 }

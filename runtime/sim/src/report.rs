@@ -3,6 +3,7 @@
 use crate::hub::Hub;
 use crate::member::{KIND_NAMES, Member, kind_code};
 use crate::net::Counts;
+use crate::trace::Trace;
 use core::fmt;
 
 /// What came out of one seed.
@@ -54,6 +55,24 @@ impl Report {
             hash: hub.trace.borrow().hash(),
             complaints: hub.complaints.borrow().clone(),
             trace: hub.trace.borrow().clone().lines(),
+        }
+    }
+
+    /// A run that ended before its time. Nothing may be borrowed that the panic has left borrowed.
+    pub(crate) fn broken(seed: u64, hub: &Hub, what: String) -> Self {
+        let trace = hub.trace.try_borrow().map(|t| t.clone()).unwrap_or_else(|_| Trace::new(false));
+        Self {
+            seed,
+            done: 0,
+            failed: [0; KIND_NAMES.len()],
+            calls: 0,
+            frames: hub.frames.get(),
+            packets: Counts::default(),
+            resent: 0,
+            virtual_ns: hub.now(),
+            hash: trace.hash(),
+            complaints: vec![format!("at {:.3} us: {what}", hub.now() as f64 / 1e3)],
+            trace: trace.lines(),
         }
     }
 

@@ -131,6 +131,12 @@ impl World {
         self.hub.at(at, Event::Act { act: self.acts.len() - 1 });
     }
 
+    /// What all parts of the group share.
+    #[must_use]
+    pub fn hub(&self) -> Rc<Hub> {
+        self.hub.clone()
+    }
+
     /// Runs until every call has ended on every member that is there, or far too long.
     #[must_use]
     pub fn run(mut self, seed: u64) -> Report {
@@ -336,7 +342,7 @@ impl World {
             if let Some(input) = &outcome.input {
                 let ready = begun.ready as usize * begun.plan.dtype.size();
                 let want = begun.plan.input(id as u16);
-                if input[..ready] != want[..ready] {
+                if input.get(..ready) != want.get(..ready) {
                     self.hub.complain(format!("call {call} of {id} has changed its input"));
                 }
             }

@@ -209,3 +209,61 @@ fn fold(plan: &CallPlan, sources: &[(u8, Value)], last: bool) -> Value {
     let form = if last { Form::Final } else { Form::Partial };
     Value { bytes, form, weight: Scalar::one(plan.dtype) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hub::{Hub, Think};
+    use crate::net::{Net, Weather};
+    use crate::rng::Rng;
+    use crate::scenario::Contents;
+    use unisono_core::schedule::{Nodes, Owners};
+    use unisono_core::{DType, Layout, ReduceOp, Schedule};
+
+    fn plan(schedule: Schedule, op: ReduceOp) -> CallPlan {
+        CallPlan {
+            schedule,
+            layout: Layout { kind: Kind::AllReduce, ranks: 7, count: 50, chunk: 8, root: 0 },
+            dtype: DType::F32,
+            op: Some(op),
+            weights: (0..7).map(|r| Scalar::from_f64(f64::from(r) / 3.0)).collect(),
+            window: 1,
+            eager: 0,
+            in_place: false,
+            contents: Contents::Numbers,
+            seed: 5,
+            starts: Vec::new(),
+        }
+    }
+
+    /// Two ways to the same bits, which share no code but the fold itself.
+    #[test]
+    fn routes_of_canonical_schedules_give_the_canonical_bits() {
+        let mut all = vec![Schedule::Binomial, Schedule::HalvingDoubling, Schedule::OneShot];
+        all.extend(Owners::equal(7).map(Schedule::Direct));
+        all.extend(Nodes::even(7, 4).map(Schedule::Hierarchical));
+        for schedule in all {
+            assert!(schedule.is_canonical(Kind::AllReduce, 7), "{schedule}");
+            for op in [ReduceOp::Sum, ReduceOp::Avg, ReduceOp::PreMulSum] {
+                let plan = plan(schedule.clone(), op);
+                let inputs: Vec<Vec<u8>> = (0..7).map(|rank| plan.input(rank)).collect();
+                assert!(reduced(&plan, &inputs) == by_routes(&plan, &inputs), "{schedule} {op}");
+            }
+        }
+        let ring = plan(Schedule::Ring, ReduceOp::Sum);
+        let inputs: Vec<Vec<u8>> = (0..7).map(|rank| ring.input(rank)).collect();
+        let direct = plan(Schedule::Binomial, ReduceOp::Sum);
+        assert!(reduced(&ring, &inputs) != reduced(&direct, &inputs), "the order must matter");
+    }
+
+    #[test]
+    fn one_wrong_bit_is_noticed() {
+        let net = Net::new(Vec::new(), Weather::CALM, Vec::new(), 0);
+        let hub = Hub::new(Rng::new(1), net, vec![Think { least: 0, most: 0 }], false);
+        check(&hub, 0, 0, &[1, 2, 3], &[1, 2, 3]);
+        assert!(hub.complaints.borrow().is_empty());
+        check(&hub, 0, 0, &[1, 2, 3], &[1, 2, 7]);
+        check(&hub, 0, 0, &[1, 2], &[1, 2, 3]);
+        assert_eq!(hub.complaints.borrow().len(), 2);
+    }
+}

@@ -4,11 +4,14 @@
 //! one after the other, and the receiver takes every message at once, so channels never wait for
 //! each other. Frames end where their own length says, and carry their own checksum.
 
+mod outbound;
+
 use super::{CHANNELS, depth};
 use crate::check::access::{Access, User};
 use crate::hub::{Event, Hub};
 use crate::memory::Mem;
 use crate::net::send_packet;
+use outbound::{Outbound, Payload};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -16,7 +19,7 @@ use std::time::Duration;
 use unisono_core::Instant;
 use unisono_core::reliable::{Config, Reliable, Side, Stats};
 use unisono_core::wire::frame::{self, HEADER_MAX, Header};
-use unisono_core::wire::{TRAILER, crc32c, crc32c_append};
+use unisono_core::wire::{TRAILER, crc32c};
 use unisono_driver::{Arrived, Incoming, Link, LinkCaps, LinkError, Outgoing};
 
 /// Fragments under way, and bytes of a packet.
@@ -24,36 +27,6 @@ const WINDOW: usize = 16;
 const MTU: usize = 300;
 /// Bytes of a frame in one message.
 const PIECE: usize = 1000;
-
-#[derive(Debug)]
-struct Outbound {
-    channel: usize,
-    /// What comes before and after the payload.
-    head: Vec<u8>,
-    payload: Payload,
-    token: Option<u32>,
-    /// Bytes that the channel has taken.
-    done: usize,
-    crc: u32,
-    number: u64,
-}
-
-#[derive(Debug)]
-enum Payload {
-    /// Still the member's.
-    Lent(Mem, usize),
-    /// A copy, because the member has taken its memory back.
-    Own(Vec<u8>),
-}
-
-impl Payload {
-    const fn len(&self) -> usize {
-        match self {
-            Self::Lent(_, len) => *len,
-            Self::Own(bytes) => bytes.len(),
-        }
-    }
-}
 
 #[derive(Debug, Default)]
 struct Inbound {
@@ -254,43 +227,6 @@ fn is_whole(bytes: &[u8]) -> bool {
     match frame::decode_head(bytes) {
         Ok((header, head)) => bytes.len() == head + header.payload_len() as usize + TRAILER,
         Err(_) => false,
-    }
-}
-
-impl Outbound {
-    const fn len(&self) -> usize {
-        self.head.len() + self.payload.len() + TRAILER
-    }
-
-    /// Appends the next piece to a message.
-    fn piece(&mut self, hub: &Hub, message: &mut Vec<u8>) {
-        let (head, body) = (self.head.len(), self.head.len() + self.payload.len());
-        let end = self.len().min(self.done + PIECE);
-        while self.done < end {
-            let upto = if self.done < head {
-                message.extend_from_slice(&self.head[self.done..end.min(head)]);
-                end.min(head)
-            } else if self.done < body {
-                let (from, upto) = (self.done - head, end.min(body) - head);
-                let before = message.len();
-                match &self.payload {
-                    Payload::Own(bytes) => message.extend_from_slice(&bytes[from..upto]),
-                    Payload::Lent(mem, len) => match hub.memory.borrow().read(*mem, *len) {
-                        Ok(bytes) => message.extend_from_slice(&bytes[from..upto]),
-                        Err(why) => {
-                            hub.complain(why);
-                            message.resize(before + upto - from, 0);
-                        }
-                    },
-                }
-                self.crc = crc32c_append(self.crc, &message[before..]);
-                upto + head
-            } else {
-                message.extend_from_slice(&self.crc.to_le_bytes()[self.done - body..end - body]);
-                end
-            };
-            self.done = upto;
-        }
     }
 }
 

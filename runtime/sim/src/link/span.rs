@@ -7,55 +7,17 @@
 //! any    given back for good by the receiver       Freed: the sender may see it a little later
 //! ```
 
+mod frame;
+
 use super::{CHANNELS, depth};
 use crate::check::access::{Access, User};
 use crate::hub::Hub;
-use crate::memory::{LINK, Mem};
+use crate::memory::Mem;
+use frame::{Frame, Ring, Span, State, answer, copy};
 use std::cell::RefCell;
-use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
-use unisono_core::numeric::form_size;
-use unisono_core::wire::frame::{Body, Header};
+use unisono_core::wire::frame::Header;
 use unisono_driver::{Arrived, Incoming, Link, LinkCaps, LinkError, Outgoing};
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    Sent,
-    Busy,
-    Revoked,
-    Freed { seen_at: u64 },
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Span {
-    mem: Mem,
-    bytes: u64,
-    window: Option<Mem>,
-    /// Bytes of the answer: those of the finished chunk.
-    answer: u64,
-    /// The bytes ride in the frame: `mem` is the link's own.
-    inline: bool,
-}
-
-#[derive(Debug)]
-struct Frame {
-    header: Header,
-    span: Option<Span>,
-    put: bool,
-    /// The completion that the sender waits for.
-    token: Option<u32>,
-    state: State,
-    seen_at: u64,
-}
-
-/// One direction of one channel.
-#[derive(Debug, Default)]
-struct Ring {
-    frames: BTreeMap<u32, Frame>,
-    unread: VecDeque<u32>,
-    copied: VecDeque<u32>,
-    next: u32,
-}
 
 /// What both ends share: rings by the end that writes (the lower member's are first) and channel.
 #[derive(Debug)]
@@ -386,21 +348,4 @@ impl Link for SpanLink {
     fn withdraw(&mut self, channel: usize) -> bool {
         self.shared.borrow_mut().revoke(self.side, channel)
     }
-}
-
-/// Bytes of the finished chunk that a data frame belongs to.
-fn answer(header: &Header) -> u64 {
-    let Body::Data(data) = header.body else { return 0 };
-    let dtype = header.print.dtype;
-    u64::from(data.bytes) / form_size(dtype, data.form) as u64 * dtype.size() as u64
-}
-
-/// Copies a small payload into the frame.
-fn copy(hub: &Hub, mem: Mem, bytes: usize) -> Mem {
-    let read = hub.memory.borrow().read(mem, bytes).map(<[u8]>::to_vec);
-    let content = read.unwrap_or_else(|why| {
-        hub.complain(why);
-        vec![0; bytes]
-    });
-    hub.memory.borrow_mut().alloc(LINK, "an inline payload".into(), content)
 }

@@ -67,8 +67,8 @@ impl CallPlan {
         let Layout { kind, ranks, count, chunk, root } = self.layout;
         let op = self.op.map_or("-", ReduceOp::name);
         format!(
-            "{kind} of {count} {} ({op}) over {ranks} by {}, chunk {chunk}, window {}, root {root}, \
-             eager {}{}",
+            "{kind} of {count} {} ({op}) over {ranks} by {}, chunk {chunk}, window {}, \
+             root {root}, eager {}{}",
             self.dtype,
             self.schedule,
             self.window,
