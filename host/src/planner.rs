@@ -88,8 +88,8 @@ impl PlanOptions {
             && !self.order.permits(&schedule, kind, self.ranks, op, dtype)
         {
             return Err(refused(format!(
-                ": {name} does not keep the canonical order, so {op} of {dtype} would depend on the \
-                 schedule; choose another one or allow any order"
+                ": {name} does not keep the canonical order, so {op} of {dtype} would depend on \
+                 the schedule; choose another one or allow any order"
             )));
         }
         let chunk = self.chunk.unwrap_or_else(|| self.chunk_for(&schedule, dtype, count)).max(1);
