@@ -19,6 +19,7 @@ const CHUNK_MIN: u64 = 1 << 10;
 const CHUNK_MAX: u64 = 1 << 20;
 
 /// Which schedule to use.
+#[expect(clippy::large_enum_variant, reason = "one a group, and a schedule is 300 bytes at most")]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Choice {
     /// The planner's choice, by size.
