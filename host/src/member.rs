@@ -63,6 +63,9 @@ pub(crate) struct Memory {
     pub output: *mut u8,
 }
 
+/// What a plan depends on.
+type PlanKey = (Kind, DType, Option<ReduceOp>, u64);
+
 /// One rank of a [`Group`](crate::Group); belongs to one thread at a time.
 pub struct Member {
     rank: u16,
@@ -73,7 +76,7 @@ pub struct Member {
     patience: Patience,
     engine: Box<HostEngine>,
     scratch: [Scratch; CALLS_MAX],
-    last: Option<((Kind, DType, Option<ReduceOp>, u64), Plan)>,
+    last: Option<(PlanKey, Plan)>,
     now: unisono_core::Instant,
     held: Vec<Held>,
     /// Cancels the call that is waited for.

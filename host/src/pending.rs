@@ -66,9 +66,12 @@ impl Member {
     }
 }
 
+/// A result once it is there, and whom to wake then.
+type Slot<T> = (Option<Result<T, Error>>, Option<Waker>);
+
 /// Where a worker leaves a result.
 struct Cell<T> {
-    state: Mutex<(Option<Result<T, Error>>, Option<Waker>)>,
+    state: Mutex<Slot<T>>,
     ready: Condvar,
 }
 
@@ -121,10 +124,13 @@ impl<T> Future for Promise<T> {
 /// Begins a call on the worker's member and says how to end it.
 type Job = Box<dyn FnOnce(&mut Member) -> Option<InFlight> + Send>;
 
+/// Ends a call: takes what has become of it, and its tensor.
+type End = Box<dyn FnOnce(Result<(), Error>, Option<Box<dyn Any + Send>>) + Send>;
+
 /// A call that is under way on the worker's thread.
 struct InFlight {
     op_id: u64,
-    end: Box<dyn FnOnce(Result<(), Error>, Option<Box<dyn Any + Send>>) + Send>,
+    end: End,
 }
 
 /// A member on a thread of its own: calls overlap with what the caller computes.

@@ -19,6 +19,7 @@ const CHUNK_MIN: u64 = 1 << 10;
 const CHUNK_MAX: u64 = 1 << 20;
 
 /// Which schedule to use.
+#[expect(clippy::large_enum_variant, reason = "one a group, and a schedule is 300 bytes at most")]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Choice {
     /// The planner's choice, by size.
@@ -88,8 +89,8 @@ impl PlanOptions {
             && !self.order.permits(&schedule, kind, self.ranks, op, dtype)
         {
             return Err(refused(format!(
-                ": {name} does not keep the canonical order, so {op} of {dtype} would depend on the \
-                 schedule; choose another one or allow any order"
+                ": {name} does not keep the canonical order, so {op} of {dtype} would depend on \
+                 the schedule; choose another one or allow any order"
             )));
         }
         let chunk = self.chunk.unwrap_or_else(|| self.chunk_for(&schedule, dtype, count)).max(1);

@@ -53,7 +53,7 @@ impl<'a> Waiter<'a> {
         } else {
             self.bell.sleep();
         }
-        (asleep || self.idle % CLOCK_EVERY == 0).then(|| self.now())
+        (asleep || self.idle.is_multiple_of(CLOCK_EVERY)).then(|| self.now())
     }
 
     pub fn now(&self) -> unisono_core::Instant {
