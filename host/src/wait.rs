@@ -28,6 +28,9 @@ pub(crate) struct Waiter<'a> {
     idle: u32,
 }
 
+/// Rounds before the first pause.
+const EAGER: u32 = 20;
+
 /// Reading the clock costs as much as a small message: it is read once in so many idle rounds.
 const CLOCK_EVERY: u32 = 64;
 
@@ -46,7 +49,9 @@ impl<'a> Waiter<'a> {
         self.idle = self.idle.saturating_add(1);
         let Patience { spins, yields } = self.patience;
         let asleep = self.idle > spins + yields;
-        if self.idle <= spins {
+        if self.idle <= EAGER {
+            // A pause is as long as half a small message.
+        } else if self.idle <= spins {
             std::hint::spin_loop();
         } else if !asleep {
             std::thread::yield_now();

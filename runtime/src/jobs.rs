@@ -191,20 +191,15 @@ fn fold<D: Device, const W: usize, const R: usize, const P: usize>(
     lane: u16,
     token: u32,
 ) -> Result<(), D::Error> {
-    let mut places: Vec<Source<Place<D::Mem>>, WIDTH> = Vec::new();
-    let mut targets: Vec<Place<D::Mem>, WIDTH> = Vec::new();
+    let mut sources: Vec<Source<D::Mem>, WIDTH> = Vec::new();
+    let mut dests: Vec<D::Mem, WIDTH> = Vec::new();
+    let at = |place| buffers.at(place, slot.slot_bytes);
     let (Some(job), Some(cfg)) =
-        (slot.machine.fold_job(lane, &mut places, &mut targets), slot.machine.config())
+        (slot.machine.fold_job(lane, at, &mut sources, &mut dests), slot.machine.config())
     else {
         // `sources_max` and `dests_max` are at most WIDTH, and the machine has just made the job.
         unreachable!("a fold action always has a job that fits");
     };
-    let at = |place| buffers.at(place, slot.slot_bytes);
-    let sources: Vec<Source<D::Mem>, WIDTH> = places
-        .iter()
-        .map(|s| Source { mem: at(s.mem), form: s.form, weight: s.weight, merges: s.merges })
-        .collect();
-    let dests: Vec<D::Mem, WIDTH> = targets.iter().map(|p| at(*p)).collect();
     let work = Fold {
         dtype: cfg.dtype,
         op: cfg.op,

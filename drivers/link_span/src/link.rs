@@ -100,6 +100,7 @@ impl<M: HostMemory> Link for SpanLink<M> {
             }
         }
         c.head = (c.head + 1) % c.out.depth();
+        c.out.prepare(c.head);
         self.peer.ring();
         Ok(())
     }

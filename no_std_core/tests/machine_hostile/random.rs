@@ -67,7 +67,7 @@ impl Owed {
             Action::Fold { lane } => {
                 let mut sources: heapless::Vec<Source<Place<u32>>, 16> = heapless::Vec::new();
                 let mut dests: heapless::Vec<Place<u32>, 16> = heapless::Vec::new();
-                machine.fold_job(lane, &mut sources, &mut dests).expect("a fold");
+                machine.fold_job(lane, |p| p, &mut sources, &mut dests).expect("a fold");
                 assert!(check_merges(sources.iter().map(|s| s.merges)));
                 assert!(sources.len() <= usize::from(config.sources_max));
                 assert!(dests.len() <= usize::from(config.dests_max));
