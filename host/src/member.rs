@@ -67,6 +67,8 @@ pub(crate) struct Memory {
 type PlanKey = (Kind, DType, Option<ReduceOp>, u64);
 
 /// One rank of a [`Group`](crate::Group); belongs to one thread at a time.
+// On lines of its own: members of a group lie side by side and are used by different threads.
+#[repr(align(128))]
 pub struct Member {
     rank: u16,
     options: PlanOptions,
@@ -201,12 +203,11 @@ impl Member {
 
     /// Waits for a call.
     pub(crate) fn finish(&mut self, op_id: u64) -> Result<(), Error> {
-        let bell = self.bell.clone();
-        let mut waiter = Waiter::new(self.patience, &bell, self.started);
+        let mut waiter = Waiter::new(self.patience, self.started);
         loop {
             if self.engine.poll(self.now) {
                 waiter.reset();
-            } else if let Some(now) = waiter.idle() {
+            } else if let Some(now) = waiter.idle(&self.bell) {
                 self.pass_time(op_id, now);
             }
             if let Some(result) = self.engine.result(op_id) {
