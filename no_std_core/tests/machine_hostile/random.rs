@@ -156,7 +156,7 @@ fn nothing_that_a_peer_sends_breaks_a_machine() {
         config.puts = [0, 0b1_1111][dice.below(2) as usize];
         config.in_place = dice.below(2) == 0;
         config.slots = config.slots_min();
-        machine.start(config.clone(), u64::MAX).unwrap();
+        machine.start(&config, u64::MAX).unwrap();
         let mut owed = Owed::default();
         for _ in 0..100 {
             while let Some(action) = machine.poll_action(&mut Any { frames: dice.below(9) > 0 }) {
