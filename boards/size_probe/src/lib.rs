@@ -1,5 +1,5 @@
-//! Images that run nowhere: `cargo xtask size` links them for each bare-metal target, as firmware is
-//! linked, and measures them.
+//! Images that run nowhere: `cargo xtask size` links them for each bare-metal target, as firmware
+//! is linked, and measures them.
 //!
 //! | image | what is in it |
 //! |---|---|
