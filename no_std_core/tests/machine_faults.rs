@@ -68,6 +68,7 @@ fn slip(config: &mut Config, slip: Slip) -> bool {
             }
             let ring = config.schedule == Schedule::Ring;
             config.schedule = if ring { Schedule::Binomial } else { Schedule::Ring };
+            config.schedule_print = config.schedule.fingerprint();
         }
     }
     config.slots = 31;
