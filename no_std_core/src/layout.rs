@@ -111,6 +111,8 @@ impl Layout {
     pub const fn pieces(&self) -> u64 {
         match self.kind {
             Kind::Barrier => 0,
+            // A chunk of 0 elements is refused elsewhere; here it must not divide.
+            _ if self.chunk == 0 => 0,
             _ => self.count.div_ceil(self.chunk),
         }
     }
@@ -130,18 +132,18 @@ impl Layout {
     /// Index of the chunk's piece within its block.
     #[must_use]
     pub const fn piece(&self, chunk: u64) -> u64 {
-        let n = self.ranks as u64;
+        let n = self.divisor();
         match self.kind {
             Kind::AllReduce | Kind::Reduce | Kind::Broadcast | Kind::Barrier => chunk,
             Kind::ReduceScatter | Kind::AllGather => chunk / n,
-            Kind::AllToAll => chunk / (n * n),
+            Kind::AllToAll => chunk / n / n,
         }
     }
 
     /// Which block the chunk belongs to.
     #[must_use]
     pub const fn block(&self, chunk: u64) -> Block {
-        let n = self.ranks as u64;
+        let n = self.divisor();
         match self.kind {
             Kind::AllReduce | Kind::Barrier => Block::Whole,
             Kind::Reduce | Kind::Broadcast => Block::Root(self.root),
@@ -152,6 +154,11 @@ impl Layout {
                 Block::Pair { src: src as Rank, dst: ((src + shift) % n) as Rank }
             }
         }
+    }
+
+    /// The ranks, at least 1.
+    const fn divisor(&self) -> u64 {
+        if self.ranks == 0 { 1 } else { self.ranks as u64 }
     }
 
     /// Elements of a chunk: `self.chunk`, or fewer in the last piece of a block.

@@ -16,8 +16,8 @@ where
     /// Takes in frames and completed sends of one channel.
     pub(crate) fn listen(&mut self, index: usize) -> bool {
         let mut worked = false;
-        for from in 0..self.links.len() {
-            let Some(link) = &mut self.links[from] else { continue };
+        for (from, link) in self.links.iter_mut().enumerate() {
+            let Some(link) = link else { continue };
             let slot = &mut self.slots[index];
             while let Some(token) = link.poll_sent(index) {
                 slot.machine.handle_sent(token);
@@ -131,14 +131,16 @@ where
     L: Link<Mem = M>,
     M: Memory,
 {
-    if ours && slot.receiving[from].is_none() {
+    // There is one for every link.
+    let Some(receiving) = slot.receiving.get_mut(from) else { return false };
+    if ours && receiving.is_none() {
         match slot.machine.placement(header) {
-            Ok(place) => slot.receiving[from] = Some(place),
+            Ok(place) => *receiving = Some(place),
             Err(Refused::Later) => return false,
             Err(Refused::Discard) => {}
         }
     }
-    let place = if ours { slot.receiving[from] } else { None };
+    let place = if ours { *receiving } else { None };
     let into = match (place, &slot.buffers) {
         (Some(place), Some(buffers)) => Some(buffers.at(place, slot.slot_bytes)),
         _ => None,
@@ -146,7 +148,7 @@ where
     // SAFETY: the machine named a place of this call that is free for exactly this payload.
     match unsafe { link.receive(channel, into) } {
         Ok(true) => {
-            slot.receiving[from] = None;
+            *receiving = None;
             if place.is_some() {
                 slot.machine.handle_frame(header, Some(Payload::Placed), place);
             }

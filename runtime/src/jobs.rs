@@ -107,14 +107,14 @@ where
                 let to = buffers.at(to, slot.slot_bytes);
                 let work = Copy { from, to, bytes: bytes as usize };
                 // SAFETY: own buffers are the call's; a peer's span has just been locked.
-                unsafe { self.device.copy(&work, token) }
+                Some(unsafe { self.device.copy(&work, token) })
             }
             None => fold(&mut self.device, slot, &buffers, lane, token),
         };
         match started {
-            Ok(()) => self.slots[index].jobs += 1,
-            Err(error) => {
-                self.device_error = Some(error);
+            Some(Ok(())) => self.slots[index].jobs += 1,
+            failed => {
+                self.device_error = failed.and_then(Result::err).or(self.device_error.take());
                 self.unlock(index, lane);
                 self.slots[index].machine.handle_device_error();
             }
@@ -183,23 +183,20 @@ where
     }
 }
 
-/// Gives a lane's fold to the device.
+/// Gives a lane's fold to the device; `None` if there is none that fits, which cannot be:
+/// `sources_max` and `dests_max` are at most [`WIDTH`], and the machine has just made the job.
 fn fold<D: Device, const W: usize, const R: usize, const P: usize>(
     device: &mut D,
     slot: &Slot<D::Mem, W, R, P>,
     buffers: &Buffers<D::Mem>,
     lane: u16,
     token: u32,
-) -> Result<(), D::Error> {
+) -> Option<Result<(), D::Error>> {
     let mut sources: Vec<Source<D::Mem>, WIDTH> = Vec::new();
     let mut dests: Vec<D::Mem, WIDTH> = Vec::new();
     let at = |place| buffers.at(place, slot.slot_bytes);
-    let (Some(job), Some(cfg)) =
-        (slot.machine.fold_job(lane, at, &mut sources, &mut dests), slot.machine.config())
-    else {
-        // `sources_max` and `dests_max` are at most WIDTH, and the machine has just made the job.
-        unreachable!("a fold action always has a job that fits");
-    };
+    let job = slot.machine.fold_job(lane, at, &mut sources, &mut dests)?;
+    let cfg = slot.machine.config()?;
     let work = Fold {
         dtype: cfg.dtype,
         op: cfg.op,
@@ -210,7 +207,7 @@ fn fold<D: Device, const W: usize, const R: usize, const P: usize>(
     };
     // SAFETY: own buffers are the call's, peers' spans and windows have just been locked, and the
     // machine never lets two jobs write the same place.
-    unsafe { device.fold(&work, token) }
+    Some(unsafe { device.fold(&work, token) })
 }
 
 /// What device and links can take right now.

@@ -31,12 +31,8 @@ enum Task {
     Demo,
     /// Install what is missing and run every check.
     Test(suite::Options),
-    /// Build the size probe for each bare-metal target and hold its sizes against their budget.
-    Size {
-        /// Also list this many of the largest functions of each image.
-        #[arg(long, default_value_t = 0)]
-        top: usize,
-    },
+    /// Build the size probe for each bare-metal target and hold its images against their budget.
+    Size(size::Options),
     /// Check the house rules: lengths, banned macros, root folder, direction of dependencies.
     Tidy,
     /// Make the bare-metal targets usable and print the environment to build for them.
@@ -62,7 +58,7 @@ fn run(task: Task) -> Result<ExitCode> {
     match task {
         Task::Demo => demo::run(&project)?,
         Task::Test(options) => return suite::run(&project, &options),
-        Task::Size { top } => size::run(&project, top)?,
+        Task::Size(options) => size::run(&project, &options)?,
         Task::Tidy => tidy::run(&project)?,
         Task::Toolchain => print!("{}", toolchain::prepare()?.shell()),
         Task::Setup => install::everything(&project)?,

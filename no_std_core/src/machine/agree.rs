@@ -56,7 +56,7 @@ impl Agree {
         if self.sent >= self.rounds || self.heard & below != below {
             return None;
         }
-        let to = (u32::from(rank) + (1 << self.sent)) % u32::from(members);
+        let to = (u32::from(rank) + (1 << self.sent)) % u32::from(members).max(1);
         Some((self.sent, to as Rank))
     }
 
@@ -67,7 +67,7 @@ impl Agree {
     /// A round was heard; false if it is not one that `from` sends.
     pub fn hear(&mut self, round: u8, from: Rank, rank: Rank, members: u16) -> bool {
         let ok = round < self.rounds
-            && (u32::from(from) + (1u32 << round)) % u32::from(members) == u32::from(rank)
+            && (u32::from(from) + (1u32 << round)) % u32::from(members).max(1) == u32::from(rank)
             && self.heard & (1 << round) == 0;
         if ok {
             self.heard |= 1 << round;
@@ -82,7 +82,7 @@ impl Agree {
     /// Whom this member waits for.
     pub fn waiting_for(&self, rank: Rank, members: u16) -> Option<Rank> {
         let round = (0..self.rounds).find(|j| self.heard & (1 << j) == 0)?;
-        let n = u32::from(members);
+        let n = u32::from(members).max(1);
         Some(((u32::from(rank) + n - (1 << round) % n) % n) as Rank)
     }
 }

@@ -57,7 +57,7 @@ impl<M: Copy, const R: usize> Lane<M, R> {
                 i = acc.hi;
                 return Some(Item { lo: acc.lo, hi: acc.hi, level: acc.level, here: true });
             }
-            let (level, here) = match self.moves[usize::from(i)] {
+            let (level, here) = match self.move_at(usize::from(i))? {
                 Move::Recv { level, .. } => (level, self.arrival(usize::from(i)).is_some()),
                 Move::Own { level } => (level, true),
                 _ => (0, false),

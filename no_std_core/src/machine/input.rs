@@ -35,8 +35,8 @@ impl<M: Copy, const W: usize, const R: usize, const P: usize> Machine<M, W, R, P
             return Err(Refused::Discard);
         };
         let Some(cfg) = &self.cfg else { return Err(Refused::Discard) };
-        let lane = &mut self.lanes[at];
-        if matches!(lane.moves[index], Move::Store { .. }) {
+        let Some(lane) = self.lanes.get_mut(at) else { return Err(Refused::Discard) };
+        if matches!(lane.move_at(index), Some(Move::Store { .. })) {
             return lane.result_place(cfg).ok_or(Refused::Later);
         }
         match lane.take_slot(cfg.slots) {
@@ -123,7 +123,7 @@ impl<M: Copy, const W: usize, const R: usize, const P: usize> Machine<M, W, R, P
     fn expecting(&self, from: Rank, data: &Data) -> Option<(usize, usize)> {
         let cfg = self.cfg.as_ref()?;
         let at = self.lane_of(data.chunk)?;
-        let lane = &self.lanes[at];
+        let lane = self.lanes.get(at)?;
         if data.chunk >= self.peers.get(usize::from(from))?.told {
             return None;
         }
@@ -157,8 +157,7 @@ impl<M: Copy, const W: usize, const R: usize, const P: usize> Machine<M, W, R, P
     ) -> bool {
         self.credit(from, data.limit);
         let Some((index, at)) = self.expecting(from, data) else { return self.protocol(from) };
-        let Some(cfg) = &self.cfg else { return false };
-        let lane = &mut self.lanes[at];
+        let (Some(cfg), Some(lane)) = (&self.cfg, self.lanes.get_mut(at)) else { return false };
         let (place, window, handle) = match payload {
             Some(Payload::At { mem, window, handle }) => (Place::Peer(mem), window, Some(handle)),
             Some(Payload::Put) if data.phase == Phase::Result && cfg.puts >> from & 1 != 0 => {
@@ -326,7 +325,7 @@ impl<M: Copy, const R: usize> Lane<M, R> {
         let (pc, end) = (usize::from(self.pc), usize::from(self.end));
         let mut put = 0;
         for m in end..self.moves.len() {
-            let Move::Send { to } = self.moves[m] else { break };
+            let Some(Move::Send { to }) = self.move_at(m) else { break };
             let target = (pc..end).find(|&i| {
                 self.arrival(i)
                     .is_some_and(|a| a.from == to && a.window.is_some() && a.handle.is_some())

@@ -70,7 +70,7 @@ impl<M: Copy, const W: usize, const R: usize, const P: usize> Machine<M, W, R, P
     fn windows<'a>(&'a self, lane: &'a Lane<M, R>) -> impl Iterator<Item = M> + 'a {
         let most = self.cfg.as_ref().map_or(0, |c| usize::from(c.dests_max) - 1);
         let end = usize::from(lane.end);
-        let sends = lane.moves[end..].iter().take_while(|m| matches!(m, Move::Send { .. }));
+        let sends = lane.from(lane.end).iter().take_while(|m| matches!(m, Move::Send { .. }));
         sends
             .filter_map(move |m| {
                 let Move::Send { to } = *m else { return None };

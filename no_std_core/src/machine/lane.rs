@@ -136,7 +136,7 @@ impl<M: Copy, const R: usize> Lane<M, R> {
     pub fn open(&mut self, chunk: u64, elems: u64, value: Option<(Place<M>, Form)>) {
         self.chunk = chunk;
         self.elems = elems;
-        self.at[..self.moves.len()].fill(NONE);
+        self.at.iter_mut().take(self.moves.len()).for_each(|at| *at = NONE);
         self.inbox.clear();
         self.accs.clear();
         self.pc = 0;
@@ -182,7 +182,7 @@ impl<M: Copy, const R: usize> Lane<M, R> {
     }
 
     fn enter(&mut self) {
-        let rest = &self.moves[usize::from(self.pc)..];
+        let rest = self.moves.get(usize::from(self.pc)..).unwrap_or_default();
         let len = match rest.first() {
             None => 0,
             // `issued` has 64 bits; a longer run of sends is worked on in pieces.
@@ -200,13 +200,13 @@ impl<M: Copy, const R: usize> Lane<M, R> {
         // Sources may be folded in part while what comes before them is still being sent.
         let source = |m: &Move| matches!(m, Move::Recv { .. } | Move::Own { .. });
         let lo = rest.iter().position(source).unwrap_or(0);
-        let sources = rest[lo..].iter().take_while(|m| source(m)).count();
+        let sources = rest.iter().skip(lo).take_while(|m| source(m)).count();
         self.fold_lo = self.pc + lo as u16;
         self.fold_hi = self.fold_lo + sources as u16;
         self.waiting = (usize::from(self.pc)..usize::from(self.end))
             .filter(|&i| {
-                self.at[i] == NONE
-                    && matches!(self.moves[i], Move::Recv { .. } | Move::Store { .. })
+                self.is_open(i)
+                    && matches!(self.move_at(i), Some(Move::Recv { .. } | Move::Store { .. }))
             })
             .count() as u16;
     }
@@ -219,27 +219,44 @@ impl<M: Copy, const R: usize> Lane<M, R> {
             _ => false,
         };
         let first = usize::from(self.pc);
-        (first..self.moves.len()).find(|&i| self.at[i] == NONE && want(self.moves[i]))
+        (first..self.moves.len()).find(|&i| self.is_open(i) && self.move_at(i).is_some_and(want))
     }
 
     /// Notes that the frame for move `index` is here.
     pub fn arrive(&mut self, index: usize, arrival: Arrival<M>) {
         let place = self.inbox.len() as u8;
-        if self.inbox.push(arrival).is_ok() {
-            self.at[index] = place;
+        if let Some(at) = self.at.get_mut(index)
+            && self.inbox.push(arrival).is_ok()
+        {
+            *at = place;
             if index < usize::from(self.end) {
                 self.waiting -= 1;
             }
         }
     }
 
+    /// A move of the route.
+    pub fn move_at(&self, index: usize) -> Option<Move> {
+        self.moves.get(index).copied()
+    }
+
+    /// The moves from here on.
+    pub fn from(&self, index: u16) -> &[Move] {
+        self.moves.get(usize::from(index)..).unwrap_or_default()
+    }
+
+    /// Has nothing arrived for a move?
+    fn is_open(&self, index: usize) -> bool {
+        self.at.get(index) == Some(&NONE)
+    }
+
     /// What has arrived for a move.
     pub fn arrival(&self, index: usize) -> Option<&Arrival<M>> {
-        self.inbox.get(usize::from(self.at[index]))
+        self.inbox.get(usize::from(*self.at.get(index)?))
     }
 
     pub fn arrival_mut(&mut self, index: usize) -> Option<&mut Arrival<M>> {
-        self.inbox.get_mut(usize::from(self.at[index]))
+        self.inbox.get_mut(usize::from(*self.at.get(index)?))
     }
 
     /// May the result for move `index` come now? It is made of what this member has sent, so
@@ -258,11 +275,11 @@ impl<M: Copy, const R: usize> Lane<M, R> {
     /// a send. `finished`: values of this call are results from the start.
     pub fn missing(&self, finished: bool) -> Option<(Rank, Phase)> {
         let phase = if finished || self.finished { Phase::Result } else { Phase::Contribution };
-        let waits = (self.pc..self.end).find_map(|i| match self.moves[usize::from(i)] {
-            Move::Recv { from, .. } if self.at[usize::from(i)] == NONE => {
+        let waits = (self.pc..self.end).find_map(|i| match self.move_at(usize::from(i))? {
+            Move::Recv { from, .. } if self.is_open(usize::from(i)) => {
                 Some((from, Phase::Contribution))
             }
-            Move::Store { from } if self.at[usize::from(i)] == NONE => Some((from, Phase::Result)),
+            Move::Store { from } if self.is_open(usize::from(i)) => Some((from, Phase::Result)),
             Move::Send { to } if self.issued >> (i - self.pc) & 1 == 0 => Some((to, phase)),
             _ => None,
         });
@@ -273,7 +290,7 @@ impl<M: Copy, const R: usize> Lane<M, R> {
     /// Is a move with this rank still to be made?
     pub fn needs(&self, rank: Rank) -> bool {
         let pc = usize::from(self.pc);
-        (pc..self.moves.len()).any(|i| match self.moves[i] {
+        (pc..).zip(self.from(self.pc)).any(|(i, m)| match *m {
             Move::Send { to } => {
                 let issued = i < usize::from(self.end) && self.issued >> (i - pc) & 1 != 0;
                 to == rank && !issued

@@ -231,7 +231,7 @@ impl<M: Copy, const W: usize, const R: usize, const P: usize> Machine<M, W, R, P
     pub fn needs(&self, rank: Rank) -> bool {
         let Some(cfg) = &self.cfg else { return false };
         let mut lanes = (self.base..self.opened).filter_map(|chunk| self.lane_of(chunk));
-        lanes.any(|at| self.lanes[at].needs(rank))
+        lanes.any(|at| self.lanes.get(at).is_some_and(|lane| lane.needs(rank)))
             || self.agree.waiting_for(cfg.rank, self.members) == Some(rank)
     }
 
@@ -241,8 +241,8 @@ impl<M: Copy, const W: usize, const R: usize, const P: usize> Machine<M, W, R, P
         let window = u64::from(cfg.window);
         while self.opened < self.chunks && self.opened < self.base + window {
             let chunk = self.opened;
-            let index = (chunk % window) as u32;
-            let lane = &mut self.lanes[index as usize];
+            let Some(index) = chunk.checked_rem(window).map(|at| at as u32) else { return false };
+            let Some(lane) = self.lanes.get_mut(index as usize) else { return false };
             let mut route = Route::new(&mut lane.moves);
             cfg.schedule.route(&cfg.layout, chunk, cfg.rank, &mut route);
             if route.overflowed() {
@@ -268,13 +268,13 @@ impl<M: Copy, const W: usize, const R: usize, const P: usize> Machine<M, W, R, P
 
     fn lane_of(&self, chunk: u64) -> Option<usize> {
         let window = u64::from(self.cfg.as_ref()?.window);
-        (chunk >= self.base && chunk < self.opened).then_some((chunk % window) as usize)
+        let at = chunk.checked_rem(window)? as usize;
+        (chunk >= self.base && chunk < self.opened).then_some(at)
     }
 
     /// A lane may have come to more free slots: grants them.
     fn regrant(&mut self, at: usize) {
-        let Some(cfg) = &self.cfg else { return };
-        let lane = &mut self.lanes[at];
+        let (Some(cfg), Some(lane)) = (&self.cfg, self.lanes.get_mut(at)) else { return };
         if lane.granted < lane.by_bytes {
             let granted = lane.grantable(cfg);
             if granted > lane.granted {
@@ -295,7 +295,8 @@ impl<M: Copy, const W: usize, const R: usize, const P: usize> Machine<M, W, R, P
             }
             peer.granted = peer.granted.max(self.base);
             while peer.granted < self.opened
-                && self.lanes[(peer.granted % window) as usize].admits(p as Rank, cfg)
+                && let Some(at) = peer.granted.checked_rem(window)
+                && self.lanes.get(at as usize).is_some_and(|lane| lane.admits(p as Rank, cfg))
             {
                 peer.granted += 1;
             }
@@ -309,7 +310,7 @@ impl<M: Copy, const W: usize, const R: usize, const P: usize> Machine<M, W, R, P
             return;
         }
         let before = self.base;
-        while self.lane_of(self.base).is_some_and(|i| self.lanes[i].is_done()) {
+        while self.lane_of(self.base).and_then(|i| self.lanes.get(i)).is_some_and(Lane::is_done) {
             self.base += 1;
             // Every route of the call is at most as long as those that `start` has opened or the
             // schedule is broken; then the call fails instead of the program.
@@ -348,7 +349,7 @@ impl<M: Copy, const W: usize, const R: usize, const P: usize> Machine<M, W, R, P
     pub fn waiting_for(&self) -> Option<(Rank, u64, Phase)> {
         let cfg = self.cfg.as_ref()?;
         for chunk in self.base..self.opened {
-            let lane = &self.lanes[self.lane_of(chunk)?];
+            let lane = self.lanes.get(self.lane_of(chunk)?)?;
             if let Some((from, phase)) = lane.missing(cfg.op.is_none()) {
                 return Some((from, chunk, phase));
             }

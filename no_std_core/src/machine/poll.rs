@@ -76,8 +76,8 @@ impl<M: Copy, const W: usize, const R: usize, const P: usize> Machine<M, W, R, P
         let cfg = self.cfg.as_ref()?;
         let window = u64::from(cfg.window);
         (self.base..self.opened).find_map(|chunk| {
-            let at = (chunk % window) as usize;
-            self.lanes[at].next(at, cfg, self.source, &mut self.peers, room)
+            let at = chunk.checked_rem(window)? as usize;
+            self.lanes.get_mut(at)?.next(at, cfg, self.source, &mut self.peers, room)
         })
     }
 }
@@ -154,8 +154,7 @@ impl<M: Copy, const R: usize> Lane<M, R> {
 
     /// A plain copy of the own value onto itself: nothing to do in place.
     fn is_in_output(&self, cfg: &Config, last: bool) -> bool {
-        let alone =
-            self.end - self.pc == 2 && matches!(self.moves[usize::from(self.pc)], Move::Own { .. });
+        let alone = self.end - self.pc == 2 && matches!(self.from(self.pc), [Move::Own { .. }, ..]);
         last && alone && cfg.op.is_none() && cfg.in_place
     }
 
@@ -172,7 +171,7 @@ impl<M: Copy, const R: usize> Lane<M, R> {
         }
         let (place, form) = self.value?;
         for i in 0..self.end - self.pc {
-            let Move::Send { to } = self.moves[usize::from(self.pc + i)] else { continue };
+            let Some(Move::Send { to }) = self.move_at(usize::from(self.pc + i)) else { continue };
             let peer = peers.get_mut(usize::from(to))?;
             if self.issued >> i & 1 != 0 || self.chunk >= peer.may_send || !room.send(to) {
                 continue;
@@ -203,7 +202,7 @@ impl<M: Copy, const R: usize> Lane<M, R> {
 
     /// Where `to` may write the result that it will send back for this chunk.
     fn answer_window(&self, cfg: &Config, to: Rank) -> Option<Place<M>> {
-        let rest = &self.moves[usize::from(self.end)..];
+        let rest = self.from(self.end);
         let answers = cfg.puts >> to & 1 != 0
             && matches!(rest.first(), Some(Move::Store { from }) if *from == to);
         // A window must not be read by anybody else meanwhile: this is the route's only reader.
@@ -225,7 +224,7 @@ impl<M: Copy, const R: usize> Lane<M, R> {
         let hurry = self.granted < self.by_bytes;
         let group = self.group(cfg.sources_max, hurry)?;
         let owns =
-            (group.lo..group.hi).any(|i| matches!(self.moves[usize::from(i)], Move::Own { .. }));
+            (group.lo..group.hi).any(|i| matches!(self.move_at(i.into()), Some(Move::Own { .. })));
         if (owns && !self.is_ready(cfg, source)) || !room.device() {
             return None;
         }

@@ -124,7 +124,7 @@ macro_rules! integer {
 
             fn divide(self, ranks: u32) -> Self {
                 // Wide enough for every type and every count of ranks; the quotient fits again.
-                (i128::from(self) / i128::from(ranks)) as Self
+                (i128::from(self) / i128::from(ranks.max(1))) as Self
             }
 
             fn canonical(self) -> Self {

@@ -148,7 +148,7 @@ pub fn fold(
     }
     let Some(op) = op else {
         for source in sources {
-            dst.copy_from_slice(source.mem);
+            dst.copy_from_slice(source.mem.get(..dst.len()).ok_or(FoldError::Size)?);
         }
         return Ok(());
     };
@@ -192,6 +192,12 @@ fn run<E: Element>(
     Ok(())
 }
 
+/// The bytes of element `i`; there, because the spans have been checked.
+#[inline]
+fn nth(bytes: &[u8], i: usize, size: usize) -> Result<&[u8], FoldError> {
+    bytes.get(i * size..).and_then(|rest| rest.get(..size)).ok_or(FoldError::Size)
+}
+
 /// The value that the program leaves for element `i`.
 fn element<E: Element>(
     op: ReduceOp,
@@ -201,11 +207,11 @@ fn element<E: Element>(
     let mut stack: heapless::Vec<E::Acc, DEPTH> = heapless::Vec::new();
     for source in sources {
         let value = match source.form {
-            Form::Partial => E::Acc::read(&source.mem[i * E::Acc::SIZE..]),
+            Form::Partial => E::Acc::read(nth(source.mem, i, E::Acc::SIZE)?),
             _ if op == ReduceOp::PreMulSum => {
-                E::load(&source.mem[i * E::BYTES..]).multiply(E::Acc::weight(source.weight))
+                E::load(nth(source.mem, i, E::BYTES)?).multiply(E::Acc::weight(source.weight))
             }
-            _ => E::load(&source.mem[i * E::BYTES..]),
+            _ => E::load(nth(source.mem, i, E::BYTES)?),
         };
         stack.push(value).map_err(|_| FoldError::Depth)?;
         for _ in 0..source.merges {

@@ -46,7 +46,7 @@ pub fn shares(ranks: u16, model: &[LinkModel]) -> Option<Shares> {
     if !model.iter().all(LinkModel::is_valid) {
         return None;
     }
-    let sum = |t: f64| (0..model.len()).map(|i| most(n, i, &model[i], t)).sum::<f64>();
+    let sum = |t: f64| model.iter().enumerate().map(|(i, link)| most(n, i, link, t)).sum::<f64>();
     let mut low = 0.0;
     // Everybody's own data has to go out and the result to come in, even if it owns nothing.
     let mut high = match n {

@@ -45,7 +45,10 @@ impl Aimd {
 
     /// A packet has newly arrived.
     pub(super) const fn arrived(&mut self) {
-        let step = if self.window < self.threshold { ONE } else { ONE * ONE / self.window };
+        let step = match (ONE * ONE).checked_div(self.window) {
+            Some(step) if self.window >= self.threshold => step,
+            _ => ONE,
+        };
         self.window = min(self.window + step, self.max);
     }
 

@@ -109,8 +109,10 @@ impl<const WINDOW: usize, const MTU: usize> Receiver<WINDOW, MTU> {
         let mut rest = out.get_mut(..len).ok_or(RecvError::Room { len })?;
         for _ in 0..fragments {
             let slot = &mut self.slots[self.read as usize % WINDOW];
-            let (part, after) = rest.split_at_mut(slot.len);
-            part.copy_from_slice(&slot.bytes[..slot.len]);
+            let parts = rest.split_at_mut_checked(slot.len).zip(slot.bytes.get(..slot.len));
+            // `message` has added up the same lengths.
+            let Some(((part, after), bytes)) = parts else { return Err(RecvError::Empty) };
+            part.copy_from_slice(bytes);
             slot.full = false;
             rest = after;
             self.read = self.read.wrapping_add(1);

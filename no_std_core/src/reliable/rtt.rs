@@ -57,7 +57,7 @@ impl Rtt {
             Some((srtt, var)) => srtt.saturating_add(var.saturating_mul(4)),
         };
         let factor = 1u64.checked_shl(self.backoff).unwrap_or(u64::MAX);
-        let rto = base.clamp(self.min, self.max).saturating_mul(factor);
+        let rto = base.max(self.min).min(self.max).saturating_mul(factor);
         Duration::from_nanos(rto.min(self.max))
     }
 

@@ -159,7 +159,8 @@ impl<const WINDOW: usize, const MTU: usize> Sender<WINDOW, MTU> {
         slot.order = self.order;
         self.order += 1;
         self.flight += 1;
-        (Fragment { seq, last: slot.last, bytes: &slot.bytes[..slot.len] }, slot.resent)
+        let bytes = slot.bytes.get(..slot.len).unwrap_or_default();
+        (Fragment { seq, last: slot.last, bytes }, slot.resent)
     }
 
     /// Takes in what a packet of the peer acknowledges.

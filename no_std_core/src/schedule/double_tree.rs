@@ -41,8 +41,13 @@ impl Tree {
         Self { n: layout.ranks as u32, root: root(layout) as u32, second: chunk % 2 == 1 }
     }
 
+    /// Modulo the ranks.
+    const fn wrapped(self, x: u32) -> u32 {
+        if self.n == 0 { 0 } else { x % self.n }
+    }
+
     const fn label(self, rank: Rank) -> u32 {
-        let cyclic = (rank as u32 + self.n - self.root) % self.n;
+        let cyclic = self.wrapped(rank as u32 + self.n - self.root);
         match (cyclic, self.second) {
             (0, _) | (_, false) => cyclic,
             _ if self.n % 2 == 1 => self.n - cyclic,
@@ -58,7 +63,7 @@ impl Tree {
             _ if label == self.n - 1 => 1,
             _ => label + 1,
         };
-        ((cyclic + self.root) % self.n) as Rank
+        self.wrapped(cyclic + self.root) as Rank
     }
 
     /// Parent of a label above 0.

@@ -59,8 +59,8 @@ impl Nodes {
             }
         }
         for node in 0..firsts.len() {
-            for rank in 0..node_of.len() {
-                if usize::from(nodes.node_of[rank]) == node {
+            for (rank, &at) in nodes.node_of.iter().enumerate() {
+                if usize::from(at) == node {
                     nodes.by_node.push(rank as u8).ok()?;
                 }
             }

@@ -318,6 +318,7 @@ impl Fnv {
 /// leaves the choice, owners take turns.
 const fn owner(layout: &Layout, chunk: u64) -> Rank {
     match layout.block(chunk) {
+        Block::Whole if layout.ranks == 0 => 0,
         Block::Whole => (chunk % layout.ranks as u64) as Rank,
         Block::Root(rank) | Block::Of(rank) => rank,
         Block::Pair { dst, .. } => dst,

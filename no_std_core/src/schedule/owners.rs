@@ -41,14 +41,11 @@ impl Owners {
         let length = slots.iter().map(|&s| i32::from(s)).sum::<i32>();
         let mut credit = [0i32; MEMBERS_MAX];
         for _ in 0..length {
-            let mut richest = 0;
-            for (i, &s) in slots.iter().enumerate() {
-                credit[i] += i32::from(s);
-                if credit[i] > credit[richest] {
-                    richest = i;
-                }
+            for (credit, &s) in credit.iter_mut().zip(&slots) {
+                *credit += i32::from(s);
             }
-            credit[richest] -= length;
+            let richest = largest(credit.iter().take(slots.len()))?;
+            *credit.get_mut(richest)? -= length;
             owners.table.push(richest as u8).ok()?;
         }
         Some(owners)
@@ -130,22 +127,26 @@ fn apportion(weights: &[u32], sum: u64, length: u64) -> Slots {
     let mut left = length;
     for &weight in weights {
         let quota = u64::from(weight) * length;
-        left -= quota / sum;
+        let whole = quota / sum.max(1);
+        left -= whole;
         // As many weights as members: both fit.
-        let _ = slots.push((quota / sum) as u8);
-        let _ = rest.push(quota % sum);
+        let _ = slots.push(whole as u8);
+        let _ = rest.push(quota - whole * sum);
     }
     for _ in 0..left {
-        let mut most = 0;
-        for (i, &r) in rest.iter().enumerate() {
-            if r > rest[most] {
-                most = i;
-            }
+        let Some(most) = largest(rest.iter()) else { break };
+        if let (Some(slot), Some(rest)) = (slots.get_mut(most), rest.get_mut(most)) {
+            *slot += 1;
+            *rest = 0;
         }
-        slots[most] += 1;
-        rest[most] = 0;
     }
     slots
+}
+
+/// Index of the largest number; of equal ones the first.
+fn largest<'a, T: Ord + 'a>(numbers: impl Iterator<Item = &'a T>) -> Option<usize> {
+    let best = numbers.enumerate().reduce(|best, next| if next.1 > best.1 { next } else { best });
+    best.map(|(i, _)| i)
 }
 
 /// Greatest ratio of what an owner gets to what it should get, as a fraction.

@@ -25,13 +25,13 @@ use crate::route::{Rank, Route};
 
 /// Distance from the rank where the reduction starts: 0 there, N-1 at the owner.
 const fn distance(layout: &Layout, chunk: u64, rank: Rank) -> u16 {
-    let n = layout.ranks as u32;
+    let n = if layout.ranks == 0 { 1 } else { layout.ranks as u32 };
     ((rank as u32 + 2 * n - owner(layout, chunk) as u32 - 1) % n) as u16
 }
 
 /// The moves; at most 6. Needs N ≥ 2 and a rank below N.
 pub(super) fn route(layout: &Layout, chunk: u64, rank: Rank, route: &mut Route<'_>) {
-    let n = layout.ranks;
+    let n = layout.ranks.max(1);
     let (prev, next) = ((rank + n - 1) % n, (rank + 1) % n);
     let d = distance(layout, chunk, rank);
     let ends = d == n - 1;

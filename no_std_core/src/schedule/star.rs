@@ -49,7 +49,8 @@ impl Aggregators {
     /// The aggregator that a chunk goes through, in a group of `ranks` data ranks.
     #[must_use]
     pub const fn of(self, ranks: u16, chunk: u64) -> Rank {
-        ranks.saturating_add((chunk % self.0 as u64) as Rank)
+        let turn = if self.0 == 0 { 0 } else { chunk % self.0 as u64 };
+        ranks.saturating_add(turn as Rank)
     }
 }
 

@@ -19,8 +19,12 @@ pub struct Image {
     pub unwind: u64,
     /// Symbols of `core::panicking` and what leads there.
     pub panics: Vec<String>,
+    /// Places in the source, `file:line:column`, whose checks may panic.
+    pub sites: Vec<String>,
     /// Functions, the largest first.
     pub functions: Vec<(u64, String)>,
+    /// Constants and variables with a symbol, the largest first.
+    pub objects: Vec<(u64, String)>,
 }
 
 impl Image {
@@ -59,19 +63,68 @@ pub fn read(bytes: &[u8]) -> Result<Image> {
         };
         *sum += section.size();
     }
-    for symbol in file.symbols().filter(|s| s.kind() == SymbolKind::Text && s.size() > 0) {
+    for symbol in file.symbols().filter(|s| s.size() > 0) {
         let name = format!("{:#}", demangle(symbol.name()?));
+        if symbol.kind() == SymbolKind::Data {
+            image.objects.push((symbol.size(), name));
+            continue;
+        }
+        if symbol.kind() != SymbolKind::Text {
+            continue;
+        }
         if is_panic(&name) {
             image.panics.push(name.clone());
         }
         image.functions.push((symbol.size(), name));
     }
+    image.sites = sites(&file)?;
     if image.code == 0 || image.functions.is_empty() {
         bail!("no code or no symbols in the image: its sizes would tell nothing");
     }
     image.functions.sort_by(|a, b| b.cmp(a));
+    image.objects.sort_by(|a, b| b.cmp(a));
     image.panics.sort();
     Ok(image)
+}
+
+/// Finds what a panic carries (`core::panic::Location`): a pointer to a file's name, its length, a
+/// line and a column.
+fn sites(file: &object::File<'_>) -> Result<Vec<String>> {
+    let word = if file.is_64() { 8 } else { 4 };
+    let mut constants = Vec::new();
+    for section in file.sections() {
+        let is_text = section.kind() == SectionKind::Text;
+        if section.address() > 0 && !is_text {
+            constants.push((section.address(), section.data()?));
+        }
+    }
+    let string = |at: u64, len: u64| {
+        constants.iter().find_map(|(start, data)| {
+            let from = usize::try_from(at.checked_sub(*start)?).ok()?;
+            let bytes = data.get(from..from.checked_add(usize::try_from(len).ok()?)?)?;
+            std::str::from_utf8(bytes).ok().filter(|name| name.ends_with(".rs"))
+        })
+    };
+    let number = |data: &[u8], at: usize, size: usize| {
+        let bytes = data.get(at..at + size)?;
+        Some(bytes.iter().rev().fold(0u64, |n, b| n << 8 | u64::from(*b)))
+    };
+    let mut found = Vec::new();
+    for (start, data) in &constants {
+        let first = (word - *start as usize % word) % word;
+        for at in (first..data.len()).step_by(word) {
+            let site = (|| {
+                let name = string(number(data, at, word)?, number(data, at + word, word)?)?;
+                let line = number(data, at + 2 * word, 4)?;
+                let column = number(data, at + 2 * word + 4, 4)?;
+                Some(format!("{name}:{line}:{column}"))
+            })();
+            found.extend(site);
+        }
+    }
+    found.sort();
+    found.dedup();
+    Ok(found)
 }
 
 /// Is this a function that a failing check of the language or of `core` ends in?

@@ -1,23 +1,41 @@
-//! How much flash and RAM the core takes in firmware.
+//! How much flash and RAM unisono takes in firmware.
 //!
-//! `boards/size_probe` is an image that runs every part of the core on data the compiler cannot
-//! foresee; it is built and linked as firmware is (size-optimised, link-time optimisation, dead
-//! code dropped) for each bare-metal target. Its manifest holds the budget: an image that grows
-//! past it fails here, in review, and not on a board.
+//! `boards/size_probe` has images that run parts of unisono on data the compiler cannot foresee:
+//! the core, layer by layer, and a whole member. They are built and linked as firmware is
+//! (size-optimised, link-time optimisation, dead code dropped) for each bare-metal target. Their
+//! manifest holds the budgets: an image that grows past its own fails here, in review, and not on
+//! a board.
 
 mod elf;
 
 use crate::cmd;
 use crate::project::{self, Project};
-use crate::toolchain::{self, TARGETS, Toolchain};
+use crate::toolchain::{self, TARGETS};
 use anyhow::{Context, Result, bail};
+use clap::Args;
 use elf::Image;
 use std::fs;
-use std::path::PathBuf;
+use std::path::Path;
 
 const PROBE: &str = "size_probe";
-/// Where the probe's manifest keeps the budget: `[package.metadata.budget.TARGET]`.
+/// The probe's images, in the order of the table.
+const IMAGES: [&str; 6] = ["machine", "reliable", "fold", "planner", "node", "node_cpu"];
+/// Where the probe's manifest keeps the budgets: `[package.metadata.budget.TARGET.IMAGE]`.
 const BUDGET: &str = "budget";
+
+/// What `cargo xtask size` takes.
+#[derive(Args, Debug, Default)]
+pub struct Options {
+    /// Also list this many of the largest functions and statics of each image.
+    #[arg(long, default_value_t = 0)]
+    top: usize,
+    /// Also list the places in the source whose checks may panic.
+    #[arg(long)]
+    panics: bool,
+    /// Print the sizes as JSON, one object an image, and nothing else on stdout.
+    #[arg(long)]
+    json: bool,
+}
 
 /// Most bytes that an image may take.
 #[derive(Debug)]
@@ -26,96 +44,202 @@ struct Budget {
     flash: u64,
     /// Variables, zeroed or not.
     ram: u64,
+    /// Places in the source that may panic.
+    panics: u64,
 }
 
-/// Builds the probe for every target and prints its sizes and the `top` largest functions.
+/// One image for one target.
+struct Row {
+    target: &'static str,
+    name: &'static str,
+    budget: Budget,
+    image: Image,
+}
+
+/// Builds the images for every target and prints their sizes.
 ///
 /// # Errors
-/// If a probe does not build, or takes more than its budget.
-pub fn run(project: &Project, top: usize) -> Result<()> {
-    let toolchain = toolchain::prepare()?;
-    let mut images = Vec::new();
-    for target in TARGETS {
-        let file = build(project, &toolchain, target)?;
-        let bytes = fs::read(&file).with_context(|| file.display().to_string())?;
-        let image = elf::read(&bytes).with_context(|| file.display().to_string())?;
-        images.push((target, budget(project, target)?, image));
+/// If an image does not build, takes more than its budget.
+pub fn run(project: &Project, options: &Options) -> Result<()> {
+    let rows = measure(project)?;
+    if options.json {
+        for row in &rows {
+            println!("{}", row.json());
+        }
+    } else {
+        print!("{}", table(&rows));
+        for row in &rows {
+            row.details(options, &project.root);
+        }
     }
-    println!(
-        "{:<30} {:>7} {:>7} {:>6} {:>6} {:>7}   flash/budget   panic",
-        "target (bytes)", "code", "rodata", "data", "bss", "unwind"
-    );
-    for (target, budget, image) in &images {
-        println!(
-            "{target:<30} {:>7} {:>7} {:>6} {:>6} {:>7} {:>7}/{:<7} {}",
-            image.code,
-            image.rodata,
-            image.data,
-            image.bss,
-            image.unwind,
-            image.flash(),
-            budget.flash,
-            if image.panics.is_empty() { "none" } else { "linked" },
-        );
-    }
-    for (target, _, image) in &images {
-        details(target, image, top);
-    }
-    let over: Vec<String> = images.iter().filter_map(|(t, b, i)| exceeded(t, b, i)).collect();
-    if !over.is_empty() {
-        bail!("{}", over.join("; "));
+    let wrong: Vec<String> = rows.iter().flat_map(Row::violations).collect();
+    if !wrong.is_empty() {
+        bail!("{}", wrong.join("; "));
     }
     Ok(())
 }
 
-fn details(target: &str, image: &Image, top: usize) {
-    if !image.panics.is_empty() {
-        println!("{target}: panic machinery: {}", image.panics.join(", "));
-    }
-    for (bytes, name) in image.functions.iter().take(top) {
-        println!("{target}: {bytes:>6} {name}");
-    }
-}
-
-fn exceeded(target: &str, budget: &Budget, image: &Image) -> Option<String> {
-    let (flash, ram) = (image.flash(), image.ram());
-    (flash > budget.flash || ram > budget.ram).then(|| {
-        format!(
-            "{target} takes {flash} bytes of flash and {ram} of RAM, its budget is {} and {}",
-            budget.flash, budget.ram
-        )
-    })
-}
-
-fn build(project: &Project, toolchain: &Toolchain, target: &str) -> Result<PathBuf> {
+fn measure(project: &Project) -> Result<Vec<Row>> {
+    let toolchain = toolchain::prepare()?;
     let folder = project.bare_metal_target();
-    let mut cargo = toolchain.cargo(&project.boards());
-    cargo.args(["build", "--release", "--locked", "--package", PROBE, "--target", target]);
-    cargo.arg("--target-dir").arg(&folder);
-    cmd::run(&mut cargo)?;
-    Ok(folder.join(target).join("release").join(PROBE))
+    let mut rows = Vec::new();
+    for target in TARGETS {
+        let mut cargo = toolchain.cargo(&project.boards());
+        cargo.args(["build", "--release", "--locked", "--package", PROBE, "--target", target]);
+        cargo.arg("--target-dir").arg(&folder);
+        cmd::run_aside(&mut cargo)?;
+        for name in IMAGES {
+            let file = folder.join(target).join("release").join(name);
+            let bytes = fs::read(&file).with_context(|| file.display().to_string())?;
+            let image = elf::read(&bytes).with_context(|| file.display().to_string())?;
+            rows.push(Row { target, name, budget: budget(project, target, name)?, image });
+        }
+    }
+    Ok(rows)
 }
 
-fn budget(project: &Project, target: &str) -> Result<Budget> {
+fn table(rows: &[Row]) -> String {
+    let mut text = format!(
+        "{:<28} {:<9} {:>7} {:>7} {:>5} {:>6} {:>15} {:>13} {:>13}\n",
+        "target (bytes)",
+        "image",
+        "code",
+        "rodata",
+        "data",
+        "bss",
+        "flash/budget",
+        "RAM/budget",
+        "panics/budget"
+    );
+    for Row { target, name, budget, image } in rows {
+        let flash = format!("{}/{}", image.flash(), budget.flash);
+        let ram = format!("{}/{}", image.ram(), budget.ram);
+        let panics = format!("{}/{}", image.sites.len(), budget.panics);
+        text += &format!(
+            "{target:<28} {name:<9} {:>7} {:>7} {:>5} {:>6} {flash:>15} {ram:>13} {panics:>13}\n",
+            image.code, image.rodata, image.data, image.bss,
+        );
+    }
+    text
+}
+
+impl Row {
+    fn details(&self, options: &Options, root: &Path) {
+        let Self { target, name, image, .. } = self;
+        let top = options.top;
+        if options.panics {
+            println!("{target} {name}: panic machinery: {}", image.panics.join(", "));
+            for site in &image.sites {
+                println!("{target} {name}: may panic: {}", shortened(site, root));
+            }
+        }
+        for (bytes, symbol) in image.functions.iter().take(top) {
+            println!("{target} {name}: {bytes:>6} {symbol}");
+        }
+        for (bytes, symbol) in image.objects.iter().take(top) {
+            println!("{target} {name}: {bytes:>6} {symbol} (static)");
+        }
+    }
+
+    fn json(&self) -> serde_json::Value {
+        let Self { target, name, budget, image } = self;
+        serde_json::json!({
+            "target": target,
+            "image": name,
+            "code": image.code,
+            "rodata": image.rodata,
+            "data": image.data,
+            "bss": image.bss,
+            "flash": image.flash(),
+            "flash_budget": budget.flash,
+            "ram": image.ram(),
+            "ram_budget": budget.ram,
+            "panics": image.sites.len(),
+            "panics_budget": budget.panics,
+        })
+    }
+
+    fn violations(&self) -> Vec<String> {
+        let Self { target, name, budget, image } = self;
+        let (flash, ram) = (image.flash(), image.ram());
+        let mut found = Vec::new();
+        if flash > budget.flash || ram > budget.ram {
+            found.push(format!(
+                "{name} takes {flash} bytes of flash and {ram} of RAM on {target}, its budget is \
+                 {} and {}",
+                budget.flash, budget.ram
+            ));
+        }
+        let panics = image.sites.len() as u64;
+        if panics > budget.panics {
+            found.push(format!(
+                "{name} may panic at {panics} places on {target}, its budget is {} (--panics lists \
+                 them)",
+                budget.panics
+            ));
+        }
+        found
+    }
+}
+
+fn budget(project: &Project, target: &str, image: &str) -> Result<Budget> {
     let metadata = project::metadata(&project.boards().join("Cargo.toml"))?;
     let probe = metadata.packages.iter().find(|p| p.name.as_str() == PROBE);
-    let table = &probe.context("boards has no size_probe")?.metadata[BUDGET][target];
+    let table = &probe.context("boards has no size_probe")?.metadata[BUDGET][target][image];
     let number = |key: &str| {
-        table[key].as_u64().with_context(|| format!("size_probe has no {BUDGET}.{target}.{key}"))
+        let name = || format!("size_probe has no {BUDGET}.{target}.{image}.{key}");
+        table[key].as_u64().with_context(name)
     };
-    Ok(Budget { flash: number("flash")?, ram: number("ram")? })
+    Ok(Budget { flash: number("flash")?, ram: number("ram")?, panics: number("panics")? })
+}
+
+/// A place in the source without the folders that depend on the machine.
+fn shortened<'a>(site: &'a str, root: &Path) -> &'a str {
+    let own = root.to_str().and_then(|root| site.strip_prefix(root)?.strip_prefix('/'));
+    let registry = || site.split_once("/registry/src/")?.1.split_once('/');
+    let library = || site.split_once("/library/");
+    own.or_else(|| Some(registry()?.1)).or_else(|| Some(library()?.1)).unwrap_or(site)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn row(name: &'static str, flash: u64, ram: u64) -> Row {
+        let image = Image { code: 90, rodata: 5, data: 5, bss: 20, ..Image::default() };
+        Row { target: "t", name, budget: Budget { flash, ram, panics: 1 }, image }
+    }
+
     #[test]
     fn only_more_than_the_budget_fails() {
-        let image = Image { code: 90, rodata: 5, data: 5, bss: 20, ..Image::default() };
-        let over = |flash, ram| exceeded("t", &Budget { flash, ram }, &image);
-        assert_eq!(over(100, 25), None);
-        assert!(over(99, 25).unwrap().contains("100 bytes of flash"));
-        assert!(over(100, 24).unwrap().contains("25 of RAM"));
+        assert!(row("node", 100, 25).violations().is_empty());
+        assert!(row("node", 99, 25).violations()[0].contains("100 bytes of flash"));
+        assert!(row("node", 100, 24).violations()[0].contains("25 of RAM"));
+    }
+
+    #[test]
+    fn panics_have_a_budget_too() {
+        let mut row = row("node", 100, 25);
+        row.image.sites.push("a.rs:1:2".into());
+        assert!(row.violations().is_empty());
+        row.image.sites.push("b.rs:1:2".into());
+        assert!(row.violations()[0].contains("may panic at 2 places"));
+    }
+
+    #[test]
+    fn places_are_shown_without_the_machines_folders() {
+        let short = |site| shortened(site, Path::new("/a/b"));
+        assert_eq!(short("/a/b/no_std_core/src/x.rs:1:2"), "no_std_core/src/x.rs:1:2");
+        assert_eq!(short("/c/registry/src/i-1/cobs-1/src/x.rs:1:2"), "cobs-1/src/x.rs:1:2");
+        assert_eq!(short("/r/library/core/src/x.rs:1:2"), "core/src/x.rs:1:2");
+        assert_eq!(short("x.rs:1:2"), "x.rs:1:2");
+    }
+
+    #[test]
+    fn the_table_and_json_show_every_image() {
+        let rows = [row("machine", 100, 25), row("node", 100, 25)];
+        assert_eq!(table(&rows).lines().count(), 3);
+        assert!(table(&rows).contains("100/100"));
+        assert_eq!(rows[1].json()["bss"], 20);
     }
 }

@@ -62,10 +62,10 @@ pub const PARTS: &[Part] = &[
     },
     Part {
         name: "size",
-        about: "the core keeps its budget of flash and RAM",
+        about: "firmware keeps its budget of flash and RAM",
         mandatory: true,
         slow: true,
-        run: |project| size::run(project, 0).map(one),
+        run: |project| size::run(project, &size::Options::default()).map(one),
     },
     Part {
         name: "demo",
@@ -80,7 +80,7 @@ pub const PARTS: &[Part] = &[
 const BARE_METAL: [&str; 4] =
     ["unisono-core", "unisono-driver", "unisono-runtime", "unisono-device-cpu"];
 
-/// Firmware crates that clippy can look at on the host.
+/// Firmware crates that clippy can look at, and tests can run, on the host.
 const BOARDS_ON_HOST: [&str; 1] = ["size_probe"];
 
 /// A part that is one check counts as one.
@@ -119,7 +119,25 @@ fn doc(project: &Project) -> Result<Outcome> {
 fn test(project: &Project) -> Result<Outcome> {
     let mut cargo = project.cargo();
     cargo.args(["test", "--locked", "--workspace", "--no-fail-fast"]);
-    counted(&mut cargo, &mut std::io::stdout())
+    let mut boards = project.cargo();
+    boards.current_dir(project.boards()).args(["test", "--locked", "--no-fail-fast"]);
+    boards.args(BOARDS_ON_HOST.iter().flat_map(|b| ["--package", b]));
+    boards.arg("--target-dir").arg(project.target.join("boards"));
+    // Both are run, whatever the first says.
+    let host = counted(&mut cargo, &mut std::io::stdout());
+    let boards = counted(&mut boards, &mut std::io::stdout());
+    Ok(both(host?, boards?))
+}
+
+/// Adds up two outcomes.
+fn both(first: Outcome, second: Outcome) -> Outcome {
+    match (first, second) {
+        (Outcome::Ran(mut counts), Outcome::Ran(more)) => {
+            counts.add(more);
+            Outcome::Ran(counts)
+        }
+        (missing @ Outcome::CannotRun(_), _) | (_, missing) => missing,
+    }
 }
 
 /// Runs tests and adds up what their runners say.

@@ -40,7 +40,8 @@ impl Counts {
         }
     }
 
-    fn add(&mut self, other: Self) {
+    /// Adds other checks.
+    pub const fn add(&mut self, other: Self) {
         self.passed += other.passed;
         self.failed += other.failed;
         self.skipped += other.skipped;
