@@ -2,14 +2,14 @@
 
 use crate::element::{Element, Reduction};
 use crate::error::Error;
-use crate::member::{CALLS_MAX, MEMBERS_MAX, Member};
+use crate::member::{CALLS_MAX, Call, MEMBERS_MAX, Member};
 use crate::planner::{Choice, PlanOptions, WINDOW_MAX};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
-use unisono_core::{Order, Schedule};
+use unisono_core::{Kind, Order, Schedule};
 use unisono_link_span::fabric;
 
 /// Sets up a [`Group`].
@@ -114,10 +114,15 @@ impl Group {
             let text = format!("{} tensors for {} ranks", tensors.len(), self.ranks());
             return Err(Error::Build(text));
         }
+        let kind = Kind::AllReduce;
+        let count = tensors.first().map_or(0, |t| t.len() as u64);
         let slots: Vec<_> = tensors.iter_mut().map(|t| std::sync::Mutex::new(&mut **t)).collect();
         self.run(|member| {
             let Some(slot) = slots.get(usize::from(member.rank())) else {
-                return member.all_reduce::<T>(&mut [], op);
+                // An aggregator takes part in the same call without a tensor.
+                let weight = op.scalar(T::DTYPE).ok_or(Error::Weight(T::DTYPE))?;
+                let call = Call { op: Some(op.op), weight, ..Call::new(kind, T::DTYPE, count) };
+                return member.run_in_place(&call, &mut []);
             };
             let mut tensor = slot.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             member.all_reduce(&mut tensor, op)
