@@ -56,6 +56,21 @@ impl Call {
     }
 }
 
+/// What a prepared call depends on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Key {
+    call: Call,
+    in_place: bool,
+}
+
+/// The last call, ready to be made again: training makes the same ones over and over.
+struct Prepared {
+    key: Key,
+    call: unisono_runtime::Call<CpuMem>,
+    /// Bytes of scratch that it needs.
+    scratch: usize,
+}
+
 /// The memory of a call: input and output bytes, the same address if it is in place.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Memory {
@@ -63,10 +78,9 @@ pub(crate) struct Memory {
     pub output: *mut u8,
 }
 
-/// What a plan depends on.
-type PlanKey = (Kind, DType, Option<ReduceOp>, u64);
-
 /// One rank of a [`Group`](crate::Group); belongs to one thread at a time.
+// On lines of its own: members of a group lie side by side and are used by different threads.
+#[repr(align(128))]
 pub struct Member {
     rank: u16,
     options: PlanOptions,
@@ -76,7 +90,7 @@ pub struct Member {
     patience: Patience,
     engine: Box<HostEngine>,
     scratch: [Scratch; CALLS_MAX],
-    last: Option<(PlanKey, Plan)>,
+    last: Option<Prepared>,
     now: unisono_core::Instant,
     held: Vec<Held>,
     /// Cancels the call that is waited for.
@@ -153,20 +167,41 @@ impl Member {
     /// `memory` must be valid for the call's lengths on this rank, and used by nobody else, until
     /// the call is over (`finish` has returned a result, or this member has been dropped).
     pub(crate) unsafe fn begin(&mut self, call: &Call, memory: Memory) -> Result<u64, Error> {
-        let key = (call.kind, call.dtype, call.op, call.count);
-        if self.last.as_ref().is_none_or(|(of, _)| *of != key) {
-            self.last = Some((key, self.plan(call)?));
+        let key = Key { call: *call, in_place: memory.input == memory.output };
+        if self.last.as_ref().is_none_or(|last| last.key != key) {
+            let prepared = self.prepare(key);
+            if prepared.is_err() {
+                self.engine.refuse();
+            }
+            self.last = Some(prepared?);
         }
-        let Some((_, plan)) = &self.last else {
-            return Err(Error::NoPlan { kind: call.kind, ranks: self.ranks(), why: String::new() });
+        let Some(Prepared { call, scratch, .. }) = &mut self.last else {
+            // It has just been filled.
+            return Err(Error::NoPlan { kind: key.call.kind, ranks: 0, why: String::new() });
         };
-        let Call { kind, dtype, op, weight, count, root } = *call;
+        let channel = (self.engine.next_op() % CALLS_MAX as u64) as usize;
+        call.buffers = Buffers {
+            input: CpuMem::new(memory.input),
+            output: CpuMem::new(memory.output),
+            scratch: self.scratch[channel].at_least(*scratch),
+        };
+        // SAFETY: the caller's promise; scratch of this channel is free when the channel is.
+        unsafe { self.engine.begin(call) }.map_err(|error| match error {
+            BeginError::Busy(most) => Error::Busy(most),
+            BeginError::Config(error) => Error::Config(error),
+        })
+    }
+
+    /// Everything about a call but its memory.
+    fn prepare(&self, key: Key) -> Result<Prepared, Error> {
+        let plan = self.plan(&key.call)?;
+        let Call { kind, dtype, op, weight, count, root } = key.call;
         let ranks = self.options.ranks;
         let mut config = Config {
             epoch: 0,
             op_id: 0,
             rank: self.rank,
-            schedule: plan.schedule.clone(),
+            schedule: plan.schedule,
             schedule_print: plan.print,
             layout: Layout { kind, ranks, count, chunk: plan.chunk, root },
             dtype,
@@ -177,36 +212,27 @@ impl Member {
             slots: 0,
             by_bytes: 0,
             puts: 0,
-            in_place: memory.input == memory.output,
+            in_place: key.in_place,
             sources_max: 0,
             dests_max: 0,
             deadline: None,
         };
-        self.engine.limit(&mut config);
-        config.slots = config.slots_min();
-        let channel = (self.engine.next_op() % CALLS_MAX as u64) as usize;
-        let bytes = config.slot_bytes() * u64::from(config.slots) * u64::from(config.window);
-        let buffers = Buffers {
-            input: CpuMem::new(memory.input),
-            output: CpuMem::new(memory.output),
-            scratch: self.scratch[channel].at_least(bytes as usize),
-        };
+        self.engine.fit(&mut config)?;
+        let lanes = config.layout.chunks().min(u64::from(config.window));
+        let scratch = (config.slot_bytes() * u64::from(config.slots) * lanes) as usize;
+        let nowhere = CpuMem::new(std::ptr::null_mut());
+        let buffers = Buffers { input: nowhere, output: nowhere, scratch: nowhere };
         let call = unisono_runtime::Call { config, buffers, source_ready: u64::MAX };
-        // SAFETY: the caller's promise; scratch of this channel is free when the channel is.
-        unsafe { self.engine.begin(call) }.map_err(|error| match error {
-            BeginError::Busy(most) => Error::Busy(most),
-            BeginError::Config(error) => Error::Config(error),
-        })
+        Ok(Prepared { key, call, scratch })
     }
 
     /// Waits for a call.
     pub(crate) fn finish(&mut self, op_id: u64) -> Result<(), Error> {
-        let bell = self.bell.clone();
-        let mut waiter = Waiter::new(self.patience, &bell, self.started);
+        let mut waiter = Waiter::new(self.patience, self.started);
         loop {
             if self.engine.poll(self.now) {
                 waiter.reset();
-            } else if let Some(now) = waiter.idle() {
+            } else if let Some(now) = waiter.idle(&self.bell) {
                 self.pass_time(op_id, now);
             }
             if let Some(result) = self.engine.result(op_id) {

@@ -21,19 +21,21 @@ impl Patience {
 }
 
 /// One member's waiting.
-pub(crate) struct Waiter<'a> {
+pub(crate) struct Waiter {
     patience: Patience,
-    bell: &'a Bell,
     started: Instant,
     idle: u32,
 }
 
+/// Rounds before the first pause.
+const EAGER: u32 = 20;
+
 /// Reading the clock costs as much as a small message: it is read once in so many idle rounds.
 const CLOCK_EVERY: u32 = 64;
 
-impl<'a> Waiter<'a> {
-    pub const fn new(patience: Patience, bell: &'a Bell, started: Instant) -> Self {
-        Self { patience, bell, started, idle: 0 }
+impl Waiter {
+    pub const fn new(patience: Patience, started: Instant) -> Self {
+        Self { patience, started, idle: 0 }
     }
 
     /// Something happened.
@@ -42,16 +44,18 @@ impl<'a> Waiter<'a> {
     }
 
     /// Nothing happened: waits a little. Returns the time if it is worth looking at deadlines.
-    pub fn idle(&mut self) -> Option<unisono_core::Instant> {
+    pub fn idle(&mut self, bell: &Bell) -> Option<unisono_core::Instant> {
         self.idle = self.idle.saturating_add(1);
         let Patience { spins, yields } = self.patience;
         let asleep = self.idle > spins + yields;
-        if self.idle <= spins {
+        if self.idle <= EAGER {
+            // A pause is as long as half a small message.
+        } else if self.idle <= spins {
             std::hint::spin_loop();
         } else if !asleep {
             std::thread::yield_now();
         } else {
-            self.bell.sleep();
+            bell.sleep();
         }
         (asleep || self.idle.is_multiple_of(CLOCK_EVERY)).then(|| self.now())
     }

@@ -81,10 +81,28 @@ where
         self.device_error.as_ref()
     }
 
-    /// Fills in what this member's device and links can do, as [`Engine::begin`] will, so that the
-    /// caller can ask [`Config::slots_min`] before.
-    pub fn limit(&self, config: &mut Config) {
+    /// Fills in what this member's device and links can do, and the fewest scratch slots if the
+    /// caller has named none; then checks the call. Do this once for calls that are made again and
+    /// again, before [`Engine::begin`].
+    ///
+    /// # Errors
+    /// A configuration that cannot run.
+    pub fn fit(&self, config: &mut Config) -> Result<(), ConfigError> {
+        config.rank = self.rank;
         limit(&self.device, &self.links, config);
+        if config.slots == 0 {
+            config.slots = config.slots_min();
+        }
+        config.check(W, P)
+    }
+
+    /// Counts a call that was refused before [`Engine::begin`], as the other members count it.
+    pub fn refuse(&mut self) {
+        let slot = &mut self.slots[(self.next_op % OPS as u64) as usize];
+        if slot.state == State::Free {
+            slot.failed = true;
+            self.next_op += 1;
+        }
     }
 
     /// Begins a call and returns its number. Also a call that is refused counts, as it does on the
@@ -96,18 +114,17 @@ where
     ///
     /// # Errors
     /// [`BeginError`]; nothing was sent then.
-    pub unsafe fn begin(&mut self, call: Call<D::Mem>) -> Result<u64, BeginError> {
+    pub unsafe fn begin(&mut self, call: &mut Call<D::Mem>) -> Result<u64, BeginError> {
         let op_id = self.next_op;
         let slot = &mut self.slots[(op_id % OPS as u64) as usize];
         if slot.state != State::Free {
             return Err(BeginError::Busy(OPS));
         }
         self.next_op += 1;
-        let mut config = call.config;
+        let config = &mut call.config;
         config.epoch = self.epoch;
         config.op_id = op_id;
         config.rank = self.rank;
-        limit(&self.device, &self.links, &mut config);
         slot.slot_bytes = config.slot_bytes();
         slot.op_id = op_id;
         slot.buffers = Some(call.buffers);

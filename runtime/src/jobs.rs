@@ -192,20 +192,11 @@ fn fold<D: Device, const W: usize, const R: usize, const P: usize>(
     lane: u16,
     token: u32,
 ) -> Option<Result<(), D::Error>> {
-    let mut places: Vec<Source<Place<D::Mem>>, WIDTH> = Vec::new();
-    let mut targets: Vec<Place<D::Mem>, WIDTH> = Vec::new();
-    let job = slot.machine.fold_job(lane, &mut places, &mut targets)?;
-    let cfg = slot.machine.config()?;
-    let at = |place| buffers.at(place, slot.slot_bytes);
     let mut sources: Vec<Source<D::Mem>, WIDTH> = Vec::new();
-    for s in &places {
-        let mem = at(s.mem);
-        sources.push(Source { mem, form: s.form, weight: s.weight, merges: s.merges }).ok()?;
-    }
     let mut dests: Vec<D::Mem, WIDTH> = Vec::new();
-    for place in &targets {
-        dests.push(at(*place)).ok()?;
-    }
+    let at = |place| buffers.at(place, slot.slot_bytes);
+    let job = slot.machine.fold_job(lane, at, &mut sources, &mut dests)?;
+    let cfg = slot.machine.config()?;
     let work = Fold {
         dtype: cfg.dtype,
         op: cfg.op,

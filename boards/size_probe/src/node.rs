@@ -37,13 +37,12 @@ impl<'a, D: Device<Mem = CpuMem>> Node<'a, D> {
         mut config: Config,
         memory: [CpuMem; 3],
     ) -> Result<(), BeginError> {
-        self.engine.limit(&mut config);
-        config.slots = config.slots_min();
+        self.engine.fit(&mut config)?;
         let [input, output, scratch] = memory;
         let buffers = Buffers { input, output, scratch };
-        let call = Call { config, buffers, source_ready: u64::MAX };
+        let mut call = Call { config, buffers, source_ready: u64::MAX };
         // SAFETY: the caller's promise.
-        self.op_id = unsafe { self.engine.begin(call)? };
+        self.op_id = unsafe { self.engine.begin(&mut call)? };
         Ok(())
     }
 

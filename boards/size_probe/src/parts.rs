@@ -89,7 +89,7 @@ impl Room for AnyRoom {
 /// Everything that a machine does, frames in bytes, set-up messages, and both through COBS.
 pub fn machine(machine: &mut Machine) {
     if let Some(config) = config() {
-        black_box(machine.start(config, any()).is_ok());
+        black_box(machine.start(&config, any()).is_ok());
     }
     let mut bytes = [any(); 256];
     let mut room = [0; 256];
@@ -144,7 +144,7 @@ fn act(machine: &Machine, action: Action<u32>, bytes: &mut [u8; 256]) {
         Action::Fold { lane } => {
             let mut sources: Vec<Source<Place<u32>>, MEMBERS> = Vec::new();
             let mut dests: Vec<Place<u32>, MEMBERS> = Vec::new();
-            black_box(machine.fold_job(lane, &mut sources, &mut dests));
+            black_box(machine.fold_job(lane, |place| place, &mut sources, &mut dests));
             machine.holds(lane).for_each(|held| {
                 black_box(held);
             });

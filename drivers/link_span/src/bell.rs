@@ -10,7 +10,10 @@ use std::time::Duration;
 const NAP: Duration = Duration::from_micros(200);
 
 /// A member's bell: its peers ring after every frame; it costs them a load unless it sleeps.
+///
+/// It has its lines for itself: whoever rings reads them after every frame.
 #[derive(Debug, Default)]
+#[repr(align(128))]
 pub struct Bell {
     asleep: AtomicBool,
     sleeper: Mutex<Option<Thread>>,

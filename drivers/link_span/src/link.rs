@@ -15,7 +15,9 @@ const OWN: u32 = 1 << 31;
 /// The rings of one channel: the one that this end writes and the one that it reads.
 type Pair<M> = (Arc<Ring<M>>, Arc<Ring<M>>);
 
-/// What one end knows about one channel.
+/// What one end knows about one channel. On lines of its own: the ends of a link are made side by
+/// side and used by different threads.
+#[repr(align(128))]
 struct Channel<M: Copy> {
     out: Arc<Ring<M>>,
     inc: Arc<Ring<M>>,
@@ -100,6 +102,7 @@ impl<M: HostMemory> Link for SpanLink<M> {
             }
         }
         c.head = (c.head + 1) % c.out.depth();
+        c.out.prepare(c.head);
         self.peer.ring();
         Ok(())
     }

@@ -191,7 +191,11 @@ impl Config {
         self.bytes(elems, Form::Partial).div_ceil(64).saturating_mul(64)
     }
 
-    pub(super) fn check(&self, window_max: usize, members_max: usize) -> Result<(), ConfigError> {
+    /// Can a machine with room for this many chunks in flight and members run this?
+    ///
+    /// # Errors
+    /// What it is that cannot run.
+    pub fn check(&self, window_max: usize, members_max: usize) -> Result<(), ConfigError> {
         let Layout { kind, ranks, root, chunk, .. } = self.layout;
         let members = self.schedule.members(ranks);
         let most = members_max.min(MEMBERS_MAX) as u16;
@@ -234,7 +238,7 @@ impl Config {
         if self.in_place && kind == Kind::AllToAll {
             return Err(ConfigError::InPlace { kind });
         }
-        Ok(())
+        super::grants::check_slots(self)
     }
 }
 

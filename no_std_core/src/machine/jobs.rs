@@ -17,14 +17,16 @@ pub struct FoldJob {
 }
 
 impl<M: Copy, const W: usize, const R: usize, const P: usize> Machine<M, W, R, P> {
-    /// Writes sources (canonical order) and destinations of a lane's fold.
+    /// Writes sources (canonical order) and destinations of a lane's fold, each place as the
+    /// memory that `at` makes of it.
     ///
     /// `None` if the lane has no fold under way or the storage is too short.
-    pub fn fold_job(
+    pub fn fold_job<T>(
         &self,
         lane: u16,
-        sources: &mut VecView<Source<Place<M>>>,
-        dests: &mut VecView<Place<M>>,
+        at: impl Fn(Place<M>) -> T,
+        sources: &mut VecView<Source<T>>,
+        dests: &mut VecView<T>,
     ) -> Option<FoldJob> {
         let cfg = self.cfg.as_ref()?;
         let lane = self.lanes.get(usize::from(lane))?;
@@ -32,12 +34,14 @@ impl<M: Copy, const W: usize, const R: usize, const P: usize> Machine<M, W, R, P
         sources.clear();
         dests.clear();
         let mut fits = true;
-        lane.sources(cfg, |s| fits &= sources.push(s).is_ok());
-        fits &= dests.push(to).is_ok();
+        lane.sources(cfg, |Source { mem, form, weight, merges }| {
+            fits &= sources.push(Source { mem: at(mem), form, weight, merges }).is_ok();
+        });
+        fits &= dests.push(at(to)).is_ok();
         let last = whole && lane.at_last_fold();
         if last {
             for window in self.windows(lane) {
-                fits &= dests.push(Place::Peer(window)).is_ok();
+                fits &= dests.push(at(Place::Peer(window))).is_ok();
             }
         }
         let ranks = u32::from(cfg.layout.ranks);

@@ -130,11 +130,10 @@ impl<M: Copy, const W: usize, const R: usize, const P: usize> Machine<M, W, R, P
     ///
     /// # Errors
     /// A configuration that cannot run; the machine is then idle and nothing has been sent.
-    pub fn start(&mut self, cfg: Config, source_ready: u64) -> Result<(), ConfigError> {
+    pub fn start(&mut self, cfg: &Config, source_ready: u64) -> Result<(), ConfigError> {
         self.status = Status::Idle;
         self.cfg = None;
         cfg.check(W, P)?;
-        grants::check_slots(&cfg)?;
         self.members = cfg.schedule.members(cfg.layout.ranks);
         self.print = cfg.fingerprint();
         self.chunks = cfg.layout.chunks();
@@ -143,7 +142,7 @@ impl<M: Copy, const W: usize, const R: usize, const P: usize> Machine<M, W, R, P
         self.source = source_ready;
         self.untold = 0;
         self.stale_limits = false;
-        self.agree = Agree::new(!is_connected(&cfg), self.members);
+        self.agree = Agree::new(!is_connected(cfg), self.members);
         self.peers.clear();
         let limit = cfg.eager.min(self.chunks);
         for _ in 0..self.members {
@@ -152,7 +151,7 @@ impl<M: Copy, const W: usize, const R: usize, const P: usize> Machine<M, W, R, P
                 self.peers.push(Peer { may_send: limit, granted: limit, told: limit, needed: 0 });
         }
         let schedule = cfg.schedule.name();
-        self.cfg = Some(cfg);
+        self.cfg = Some(cfg.clone());
         if !self.open_lanes() {
             self.cfg = None;
             return Err(ConfigError::RouteTooLong { schedule, most: R });

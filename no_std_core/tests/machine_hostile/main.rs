@@ -54,7 +54,7 @@ fn config(kind: Kind, ranks: u16, rank: u16) -> Config {
 
 fn started(config: &Config) -> Lone {
     let mut machine = Lone::new();
-    machine.start(config.clone(), u64::MAX).unwrap();
+    machine.start(&config, u64::MAX).unwrap();
     machine
 }
 
@@ -210,15 +210,15 @@ fn sizes_that_overflow_are_refused() {
     for (count, chunk) in [(u64::MAX, u64::MAX), (1 << 61, u64::MAX), (u64::MAX / 8, 1)] {
         config.layout.count = count;
         config.layout.chunk = chunk;
-        let refused = Lone::new().start(config.clone(), 0);
+        let refused = Lone::new().start(&config, 0);
         let named = matches!(refused, Err(ConfigError::Count { .. } | ConfigError::Chunk { .. }));
         assert!(named, "{count} {chunk}: {refused:?}");
     }
     let mut machine = Lone::new();
     config.layout.count = 5;
     config.layout.chunk = 1;
-    machine.start(config.clone(), 0).unwrap();
+    machine.start(&config, 0).unwrap();
     config.slots = 32;
-    assert!(machine.start(config, 0).is_err());
+    assert!(machine.start(&config, 0).is_err());
     assert_eq!((machine.status(), machine.op_id()), (Status::Idle, None));
 }

@@ -67,7 +67,7 @@ impl Owed {
             Action::Fold { lane } => {
                 let mut sources: heapless::Vec<Source<Place<u32>>, 16> = heapless::Vec::new();
                 let mut dests: heapless::Vec<Place<u32>, 16> = heapless::Vec::new();
-                machine.fold_job(lane, &mut sources, &mut dests).expect("a fold");
+                machine.fold_job(lane, |p| p, &mut sources, &mut dests).expect("a fold");
                 assert!(check_merges(sources.iter().map(|s| s.merges)));
                 assert!(sources.len() <= usize::from(config.sources_max));
                 assert!(dests.len() <= usize::from(config.dests_max));
@@ -156,7 +156,7 @@ fn nothing_that_a_peer_sends_breaks_a_machine() {
         config.puts = [0, 0b1_1111][dice.below(2) as usize];
         config.in_place = dice.below(2) == 0;
         config.slots = config.slots_min();
-        machine.start(config.clone(), u64::MAX).unwrap();
+        machine.start(&config, u64::MAX).unwrap();
         let mut owed = Owed::default();
         for _ in 0..100 {
             while let Some(action) = machine.poll_action(&mut Any { frames: dice.below(9) > 0 }) {

@@ -93,7 +93,7 @@ impl World {
         let all = member.ready == length;
         let ready = if all { u64::MAX } else { member.ready };
         let (op, eager) = (config.op_id, config.eager);
-        member.machine.start(config, ready).expect("a configuration that runs");
+        member.machine.start(&config, ready).expect("a configuration that runs");
         member.op = op;
         member.dirty = false;
         if !all && !self.dry {

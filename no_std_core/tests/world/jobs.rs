@@ -24,7 +24,7 @@ impl World {
         let mut sources: Fixed<Source<Place<Ref>>, 48> = Fixed::new();
         let mut dests: Fixed<Place<Ref>, 48> = Fixed::new();
         let member = self.member(rank);
-        let job = member.machine.fold_job(lane, &mut sources, &mut dests).expect("a fold");
+        let job = member.machine.fold_job(lane, |p| p, &mut sources, &mut dests).expect("a fold");
         let config = member.config.as_ref().expect("a call");
         assert!(sources.len() <= usize::from(config.sources_max), "{} sources", sources.len());
         assert!(dests.len() <= usize::from(config.dests_max), "{} destinations", dests.len());

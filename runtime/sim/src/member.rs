@@ -108,16 +108,16 @@ impl Member {
         let mut config = config(&plan, rank);
         config.window = start.window;
         config.deadline = Some(local + deadline);
-        engine.limit(&mut config);
-        config.slots = config.slots_min();
+        // A call that cannot run is refused by `begin`, which is what the scenario wants to see.
+        let _ = engine.fit(&mut config);
         config.slots = (config.slots + start.more_slots).min(31);
         let total = plan.layout.input_len(rank);
         let ready = if start.steps == 0 { total } else { 0 };
         let (buffers, regions) = allocate(&self.hub, &plan, rank, ready, &config);
         let source_ready = if start.steps == 0 { u64::MAX } else { 0 };
-        let call = Call { config, buffers, source_ready };
+        let mut call = Call { config, buffers, source_ready };
         // SAFETY: memory is checked at every access; it is freed when the result is there.
-        let begun = unsafe { engine.begin(call) };
+        let begun = unsafe { engine.begin(&mut call) };
         let op = self.calls.len() as u64;
         self.calls.push(Begun {
             plan: plan.clone(),
