@@ -194,16 +194,14 @@ impl<M: Copy, const R: usize> Lane<M, R> {
                 self.spent += 1;
             }
         }
-        let mut k = 0;
-        while k < self.accs.len() {
-            let acc = self.accs[k];
-            if acc.lo >= lo && acc.hi <= hi {
-                self.free_slot(acc.slot);
-                self.accs.swap_remove(k);
-            } else {
-                k += 1;
+        let slots = &mut self.slots;
+        self.accs.retain(|acc| {
+            let inside = acc.lo >= lo && acc.hi <= hi;
+            if inside {
+                *slots &= !(1 << acc.slot);
             }
-        }
+            !inside
+        });
         if let (false, Place::Slot(s)) = (whole, to) {
             let slot = self.local(s);
             self.slots |= 1 << slot;

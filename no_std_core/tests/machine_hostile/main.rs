@@ -54,7 +54,7 @@ fn config(kind: Kind, ranks: u16, rank: u16) -> Config {
 
 fn started(config: &Config) -> Lone {
     let mut machine = Lone::new();
-    machine.start(&config, u64::MAX).unwrap();
+    machine.start(config, u64::MAX).unwrap();
     machine
 }
 
