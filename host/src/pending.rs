@@ -1,8 +1,8 @@
 //! Calls that go on while the caller does something else.
 //!
 //! [`Member::start`] begins a call and returns at once; it goes on whenever this member does
-//! something ([`Member::is_done`], [`Member::wait`] or any other call). A [`Worker`] owns a member on
-//! a thread of its own, so that calls go on by themselves; its results are futures.
+//! something ([`Member::is_done`], [`Member::wait`] or any other call). A [`Worker`] owns a member
+//! on a thread of its own, so that calls go on by themselves; its results are futures.
 
 use crate::calls::{Output, bytes_mut};
 use crate::element::Element;
@@ -81,9 +81,15 @@ impl Member {
     }
 }
 
+/// A result, once it is there, and who wants to know.
+struct State<T> {
+    result: Option<Result<T, Error>>,
+    waker: Option<Waker>,
+}
+
 /// Where a worker leaves a result.
 struct Cell<T> {
-    state: Mutex<(Option<Result<T, Error>>, Option<Waker>)>,
+    state: Mutex<State<T>>,
     ready: Condvar,
 }
 
@@ -91,8 +97,8 @@ impl<T> Cell<T> {
     fn put(&self, result: Result<T, Error>) {
         let waker = {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-            state.0 = Some(result);
-            state.1.take()
+            state.result = Some(result);
+            state.waker.take()
         };
         self.ready.notify_all();
         // Not under the lock: a waker may poll at once.
@@ -136,7 +142,7 @@ impl<T> Promise<T> {
     pub fn wait(self) -> Result<Vec<T>, Error> {
         let mut state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
-            if let Some(result) = state.0.take() {
+            if let Some(result) = state.result.take() {
                 return result;
             }
             state = self.0.ready.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -149,10 +155,10 @@ impl<T> Future for Promise<T> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let mut state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
-        match state.0.take() {
+        match state.result.take() {
             Some(result) => Poll::Ready(result),
             None => {
-                state.1 = Some(context.waker().clone());
+                state.waker = Some(context.waker().clone());
                 Poll::Pending
             }
         }
@@ -198,7 +204,10 @@ impl Worker {
 
     /// Queues a call in place; calls are begun in the order of queueing.
     pub fn start<T: Element>(&self, call: Call, tensor: Vec<T>) -> Promise<T> {
-        let cell = Arc::new(Cell { state: Mutex::new((None, None)), ready: Condvar::new() });
+        let cell = Arc::new(Cell {
+            state: Mutex::new(State { result: None, waker: None }),
+            ready: Condvar::new(),
+        });
         let promise = Promise(cell.clone());
         let keeper = Keeper { cell, rank: self.rank, kept: false };
         let job: Job = Box::new(move |member| match member.start(&call, tensor) {
