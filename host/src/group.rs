@@ -52,8 +52,16 @@ impl Group {
 
     /// The members, one for each rank (aggregators last), to be moved to their threads.
     #[must_use]
-    pub fn into_members(self) -> Vec<Member> {
+    pub fn into_members(mut self) -> Vec<Member> {
+        // After a `run` every member has left.
+        self.rejoin();
         self.members
+    }
+
+    /// Brings all members back to the same next call.
+    fn rejoin(&mut self) {
+        let next = self.members.iter().map(Member::next_op).max().unwrap_or(0);
+        self.members.iter_mut().for_each(|m| m.rejoin(next));
     }
 
     /// Runs `work` on every member, each on a thread of its own, and returns the results by rank.
@@ -67,10 +75,7 @@ impl Group {
         &mut self,
         work: impl Fn(&mut Member) -> Result<R, E> + Sync,
     ) -> Result<Vec<R>, Error> {
-        let next = self.members.iter().map(Member::next_op).max().unwrap_or(0);
-        for member in &mut self.members {
-            member.rejoin(next);
-        }
+        self.rejoin();
         let one = |member: &mut Member| {
             let result = catch_unwind(AssertUnwindSafe(|| work(member)));
             member.leave();

@@ -215,3 +215,20 @@ fn promises_are_kept_even_if_the_worker_dies() {
     let _ = b.start(call(), vec![1u8; 9]).wait();
     assert!(b.start(call(), vec![1u8; 9]).wait().is_err());
 }
+
+#[test]
+fn members_can_be_taken_out_of_a_group_that_has_run() {
+    let mut group = Group::builder().cpus(3).build().expect("a group");
+    group.run(|m| m.all_reduce(&mut [1u8; 5], Sum)).expect("the calls match");
+    std::thread::scope(|s| {
+        for mut m in group.into_members() {
+            s.spawn(move || {
+                let mut t = [1u8; 5];
+                assert_eq!(m.all_reduce(&mut t, Sum), Ok(()));
+                assert_eq!(t, [3; 5]);
+                // A member leaves only when all are done.
+                m.barrier().expect("everybody comes");
+            });
+        }
+    });
+}
