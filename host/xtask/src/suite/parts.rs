@@ -142,6 +142,8 @@ fn loom(project: &Project) -> Result<Outcome> {
     cargo.args(["test", "--locked", "--release", "--package", "unisono-link-span", "--lib"]);
     // Other flags in the same folder would rebuild everything each time.
     cargo.arg("--target-dir").arg(project.target.join("loom"));
+    // Without the flag these are not compiled, and a run without tests is a failure.
+    cargo.args(["--", "interleavings"]);
     counted(&mut cargo, &mut std::io::stdout())
 }
 
