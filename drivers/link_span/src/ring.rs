@@ -55,8 +55,8 @@ impl<M: Copy> Ring<M> {
         self.frames[at].state.load(Ordering::Acquire) == FREE
     }
 
-    /// Writer: asks for the lines of a frame that will soon be filled, to be written. The reader had
-    /// them last, and fetching them only when they are needed costs as much as the message itself.
+    /// Writer: asks for the lines of a frame that will soon be filled, to be written. The reader
+    /// had them last, and fetching them only when they are needed costs as much as the message.
     pub fn prepare(&self, at: usize) {
         #[cfg(all(target_arch = "x86_64", not(loom)))]
         {
