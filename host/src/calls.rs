@@ -24,7 +24,7 @@ impl Member {
         op: impl Into<Reduction>,
     ) -> Result<(), Error> {
         let count = tensor.len() as u64;
-        let call = reducing::<T>(Kind::AllReduce, count, op.into())?;
+        let call = self.reducing::<T>(Kind::AllReduce, count, op.into())?;
         self.run_in_place(&call, bytes_mut(tensor))
     }
 
@@ -38,7 +38,7 @@ impl Member {
         output: &mut [T],
         op: impl Into<Reduction>,
     ) -> Result<(), Error> {
-        let call = reducing::<T>(Kind::AllReduce, input.len() as u64, op.into())?;
+        let call = self.reducing::<T>(Kind::AllReduce, input.len() as u64, op.into())?;
         self.run_apart(&call, bytes(input), bytes_mut(output))
     }
 
@@ -53,7 +53,7 @@ impl Member {
         output: &mut [T],
         op: impl Into<Reduction>,
     ) -> Result<(), Error> {
-        let call = reducing::<T>(Kind::ReduceScatter, output.len() as u64, op.into())?;
+        let call = self.reducing::<T>(Kind::ReduceScatter, output.len() as u64, op.into())?;
         self.run_apart(&call, bytes(input), bytes_mut(output))
     }
 
@@ -77,7 +77,7 @@ impl Member {
         root: u16,
     ) -> Result<(), Error> {
         let count = tensor.len() as u64;
-        let call = Call { root, ..reducing::<T>(Kind::Reduce, count, op.into())? };
+        let call = Call { root, ..self.reducing::<T>(Kind::Reduce, count, op.into())? };
         self.run_in_place(&call, bytes_mut(tensor))
     }
 
@@ -114,7 +114,8 @@ impl Member {
     /// # Errors
     /// [`Error`].
     pub fn run_in_place(&mut self, call: &Call, buffer: &mut [u8]) -> Result<(), Error> {
-        let memory = self.memory(call, Output::InPlace(buffer))?;
+        let memory = self.memory(call, Output::InPlace(buffer));
+        let memory = self.counted(memory)?;
         // SAFETY: `memory` has checked the lengths, and the borrow lasts until the call is over.
         unsafe { self.run(call, memory) }
     }
@@ -124,7 +125,8 @@ impl Member {
     /// # Errors
     /// [`Error`].
     pub fn run_apart(&mut self, call: &Call, input: &[u8], output: &mut [u8]) -> Result<(), Error> {
-        let memory = self.memory(call, Output::Apart(input, output))?;
+        let memory = self.memory(call, Output::Apart(input, output));
+        let memory = self.counted(memory)?;
         // SAFETY: `memory` has checked the lengths, and the borrows last until the call is over.
         unsafe { self.run(call, memory) }
     }
@@ -134,40 +136,51 @@ impl Member {
         let size = call.dtype.size() as u64;
         let (want_in, want_out) = call.lengths(self.rank(), self.ranks());
         let check = |what, want: u64, bytes: usize| {
-            let got = bytes as u64 / size;
             let (kind, count, ranks) = (call.kind, call.count, self.ranks());
-            let fits = want * size == bytes as u64;
-            let error = Error::Length { kind, count, ranks, what, want, got };
-            if fits { Ok(()) } else { Err(error) }
+            let (want, got) = (want.saturating_mul(size), bytes as u64);
+            // No buffer has u64::MAX bytes, so what saturates never fits.
+            if want == got {
+                Ok(())
+            } else {
+                Err(Error::Length { kind, count, ranks, what, want, got })
+            }
         };
         match output {
             Output::InPlace(buffer) => {
                 // Reduce and broadcast leave ranks without input or output; their buffer is as
-                // long as everybody's.
-                let rooted = if call.kind.is_rooted() { call.count } else { 0 };
+                // long as everybody's. Aggregators have none.
+                let rooted = call.kind.is_rooted() && self.rank() < self.ranks();
+                let rooted = if rooted { call.count } else { 0 };
                 check("buffer", want_in.max(want_out).max(rooted), buffer.len())?;
                 let start = buffer.as_mut_ptr();
-                let block = (u64::from(self.rank()) * call.count * size) as usize;
-                Ok(match call.kind {
-                    Kind::AllGather => Memory { input: start.wrapping_add(block), output: start },
-                    Kind::ReduceScatter => {
-                        Memory { input: start, output: start.wrapping_add(block) }
-                    }
-                    _ => Memory { input: start, output: start },
-                })
+                // Within the buffer, whose length has just been checked.
+                let own = start.wrapping_add((u64::from(self.rank()) * call.count * size) as usize);
+                let (input, output) = match call.kind {
+                    Kind::AllGather => (own, start),
+                    Kind::ReduceScatter => (start, own),
+                    _ => (start, start),
+                };
+                Ok(Memory { input, output, in_place: true })
             }
             Output::Apart(input, output) => {
                 check("input", want_in, input.len())?;
                 check("output", want_out, output.len())?;
-                Ok(Memory { input: input.as_ptr().cast_mut(), output: output.as_mut_ptr() })
+                let (input, output) = (input.as_ptr().cast_mut(), output.as_mut_ptr());
+                Ok(Memory { input, output, in_place: false })
             }
         }
     }
-}
 
-fn reducing<T: Element>(kind: Kind, count: u64, op: Reduction) -> Result<Call, Error> {
-    let weight = op.scalar(T::DTYPE).ok_or(Error::Weight(T::DTYPE))?;
-    Ok(Call { op: Some(op.op), weight, ..Call::new(kind, T::DTYPE, count) })
+    fn reducing<T: Element>(
+        &mut self,
+        kind: Kind,
+        count: u64,
+        op: Reduction,
+    ) -> Result<Call, Error> {
+        let weight = op.scalar(T::DTYPE).ok_or(Error::Weight(T::DTYPE));
+        let weight = self.counted(weight)?;
+        Ok(Call { op: Some(op.op), weight, ..Call::new(kind, T::DTYPE, count) })
+    }
 }
 
 /// A tensor's bytes.

@@ -84,7 +84,9 @@ impl Reduction {
             (Some(Weight::Int(w)), false) => Some(Scalar::from_i64(w)),
             (Some(Weight::Float(w)), false) => {
                 let whole = w as i64;
-                (whole as f64 == w).then_some(Scalar::from_i64(whole))
+                // 2^63 and more become the largest integer, which is another number.
+                let fits = whole as f64 == w && w < 9_223_372_036_854_775_808.0;
+                fits.then_some(Scalar::from_i64(whole))
             }
         }
     }

@@ -17,7 +17,7 @@ pub enum Error {
     Config(#[from] ConfigError),
     /// A buffer of the wrong length.
     #[error(
-        "{kind} of {count} elements over {ranks} ranks needs {want} elements of {what}, not {got}"
+        "{kind} of {count} elements over {ranks} ranks needs {want} bytes of {what}, not {got}"
     )]
     Length {
         /// The collective.
@@ -28,14 +28,11 @@ pub enum Error {
         ranks: u16,
         /// Which buffer.
         what: &'static str,
-        /// Elements that it must have.
+        /// Bytes that it must have.
         want: u64,
-        /// Elements that it has.
+        /// Bytes that it has.
         got: u64,
     },
-    /// Input and output overlap without being the same.
-    #[error("input and output overlap in part: make them the same buffer or separate ones")]
-    Overlap,
     /// A weight that the type cannot hold.
     #[error("an integer tensor ({0}) needs a whole number as its weight")]
     Weight(DType),
@@ -102,6 +99,18 @@ pub enum Error {
         /// The driver's own words (known on that rank only).
         text: String,
     },
+    /// A rank's call could not begin there, so nobody's can.
+    #[error("rank {0} could not begin this call: see that rank's own error")]
+    Refused(u16),
+    /// There is no memory for the scratch slots of a call.
+    #[error(
+        "no memory for {0} bytes of scratch; a smaller chunk or window needs less \
+         (chunks in flight times bytes of a chunk)"
+    )]
+    Memory(usize),
+    /// A claim on a call that this member does not have: of another member, or given up already.
+    #[error("this member has no such call in flight")]
+    NoSuchCall,
     /// A rank sent something that makes no sense.
     #[error(
         "rank {0} sent a frame that the protocol does not allow; are all ranks the same build?"
@@ -132,6 +141,7 @@ impl Error {
                 Self::Device { rank, text }
             }
             Abort::Protocol { rank } => Self::Protocol(rank),
+            Abort::Refused { rank } => Self::Refused(rank),
         }
     }
 }

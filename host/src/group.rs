@@ -2,14 +2,14 @@
 
 use crate::element::{Element, Reduction};
 use crate::error::Error;
-use crate::member::{CALLS_MAX, MEMBERS_MAX, Member};
+use crate::member::{CALLS_MAX, Call, MEMBERS_MAX, Member};
 use crate::planner::{Choice, PlanOptions, WINDOW_MAX};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
-use unisono_core::{Order, Schedule};
+use unisono_core::{Kind, Order, Schedule};
 use unisono_link_span::fabric;
 
 /// Sets up a [`Group`].
@@ -52,8 +52,16 @@ impl Group {
 
     /// The members, one for each rank (aggregators last), to be moved to their threads.
     #[must_use]
-    pub fn into_members(self) -> Vec<Member> {
+    pub fn into_members(mut self) -> Vec<Member> {
+        // After a `run` every member has left.
+        self.rejoin();
         self.members
+    }
+
+    /// Brings all members back to the same next call.
+    fn rejoin(&mut self) {
+        let next = self.members.iter().map(Member::next_op).max().unwrap_or(0);
+        self.members.iter_mut().for_each(|m| m.rejoin(next));
     }
 
     /// Runs `work` on every member, each on a thread of its own, and returns the results by rank.
@@ -67,10 +75,7 @@ impl Group {
         &mut self,
         work: impl Fn(&mut Member) -> Result<R, E> + Sync,
     ) -> Result<Vec<R>, Error> {
-        let next = self.members.iter().map(Member::next_op).max().unwrap_or(0);
-        for member in &mut self.members {
-            member.rejoin(next);
-        }
+        self.rejoin();
         let one = |member: &mut Member| {
             let result = catch_unwind(AssertUnwindSafe(|| work(member)));
             member.leave();
@@ -114,10 +119,15 @@ impl Group {
             let text = format!("{} tensors for {} ranks", tensors.len(), self.ranks());
             return Err(Error::Build(text));
         }
+        let kind = Kind::AllReduce;
+        let count = tensors.first().map_or(0, |t| t.len() as u64);
         let slots: Vec<_> = tensors.iter_mut().map(|t| std::sync::Mutex::new(&mut **t)).collect();
         self.run(|member| {
             let Some(slot) = slots.get(usize::from(member.rank())) else {
-                return member.all_reduce::<T>(&mut [], op);
+                // An aggregator takes part in the same call without a tensor.
+                let weight = op.scalar(T::DTYPE).ok_or(Error::Weight(T::DTYPE))?;
+                let call = Call { op: Some(op.op), weight, ..Call::new(kind, T::DTYPE, count) };
+                return member.run_in_place(&call, &mut []);
             };
             let mut tensor = slot.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             member.all_reduce(&mut tensor, op)

@@ -5,10 +5,11 @@ use crate::memory::Scratch;
 use crate::pending::Held;
 use crate::planner::{Plan, PlanOptions, WINDOW_MAX};
 use crate::wait::{Patience, Waiter};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use unisono_core::machine::Config;
+use unisono_core::wire::frame::Abort;
 use unisono_core::{DType, Kind, Layout, ReduceOp, Scalar};
 use unisono_device_cpu::{CpuDevice, CpuMem};
 use unisono_link_span::{Bell, SpanLink};
@@ -56,6 +57,17 @@ impl Call {
     }
 }
 
+/// Ends the process if a bug unwinds out of a call: the tensors that peers are still reading would
+/// be freed on the way.
+struct NoUnwind;
+
+impl Drop for NoUnwind {
+    fn drop(&mut self) {
+        eprintln!("unisono: a bug in a call whose memory other ranks are using; aborting");
+        std::process::abort();
+    }
+}
+
 /// What a prepared call depends on.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Key {
@@ -71,11 +83,13 @@ struct Prepared {
     scratch: usize,
 }
 
-/// The memory of a call: input and output bytes, the same address if it is in place.
+/// The memory of a call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Memory {
     pub input: *mut u8,
     pub output: *mut u8,
+    /// The result replaces the input (of an all-gather and a reduce-scatter: in its own block).
+    pub in_place: bool,
 }
 
 /// One rank of a [`Group`](crate::Group); belongs to one thread at a time.
@@ -167,25 +181,28 @@ impl Member {
     /// `memory` must be valid for the call's lengths on this rank, and used by nobody else, until
     /// the call is over (`finish` has returned a result, or this member has been dropped).
     pub(crate) unsafe fn begin(&mut self, call: &Call, memory: Memory) -> Result<u64, Error> {
-        let key = Key { call: *call, in_place: memory.input == memory.output };
+        self.reap();
+        if !self.engine.has_channel() {
+            return Err(Error::Busy(CALLS_MAX));
+        }
+        let key = Key { call: *call, in_place: memory.in_place };
         if self.last.as_ref().is_none_or(|last| last.key != key) {
             let prepared = self.prepare(key);
-            if prepared.is_err() {
-                self.engine.refuse();
-            }
-            self.last = Some(prepared?);
+            self.last = Some(self.counted(prepared)?);
         }
         let Some(Prepared { call, scratch, .. }) = &mut self.last else {
             // It has just been filled.
             return Err(Error::NoPlan { kind: key.call.kind, ranks: 0, why: String::new() });
         };
         let channel = (self.engine.next_op() % CALLS_MAX as u64) as usize;
-        call.buffers = Buffers {
-            input: CpuMem::new(memory.input),
-            output: CpuMem::new(memory.output),
-            scratch: self.scratch[channel].at_least(*scratch),
+        // The channel is free, so nobody uses its scratch.
+        let Some(slots) = self.scratch[channel].at_least(*scratch) else {
+            let bytes = *scratch;
+            return self.counted(Err(Error::Memory(bytes)));
         };
-        // SAFETY: the caller's promise; scratch of this channel is free when the channel is.
+        let (input, output) = (CpuMem::new(memory.input), CpuMem::new(memory.output));
+        call.buffers = Buffers { input, output, scratch: slots };
+        // SAFETY: the caller's promise.
         unsafe { self.engine.begin(call) }.map_err(|error| match error {
             BeginError::Busy(most) => Error::Busy(most),
             BeginError::Config(error) => Error::Config(error),
@@ -218,6 +235,7 @@ impl Member {
             deadline: None,
         };
         self.engine.fit(&mut config)?;
+        // Checked: a slot has at most 2^32 bytes, and there are at most 31 a lane.
         let lanes = config.layout.chunks().min(u64::from(config.window));
         let scratch = (config.slot_bytes() * u64::from(config.slots) * lanes) as usize;
         let nowhere = CpuMem::new(std::ptr::null_mut());
@@ -230,7 +248,7 @@ impl Member {
     pub(crate) fn finish(&mut self, op_id: u64) -> Result<(), Error> {
         let mut waiter = Waiter::new(self.patience, self.started);
         loop {
-            if self.engine.poll(self.now) {
+            if self.engine.poll() {
                 waiter.reset();
             } else if let Some(now) = waiter.idle(&self.bell) {
                 self.pass_time(op_id, now);
@@ -243,10 +261,20 @@ impl Member {
 
     /// Does what can be done now; the call's result if it is over.
     pub(crate) fn poll(&mut self, op_id: u64) -> Option<Result<(), Error>> {
-        if !self.engine.poll(self.now) {
+        if !self.engine.poll() {
             self.pass_time(op_id, self.now());
         }
         self.engine.result(op_id).map(|result| self.verdict(result))
+    }
+
+    /// Does what can be done now.
+    pub(crate) fn progress(&mut self) {
+        self.engine.poll();
+    }
+
+    /// Has the call's result come?
+    pub(crate) fn is_over(&self, op_id: u64) -> bool {
+        self.engine.is_over(op_id)
     }
 
     /// The time limit of a call counts from the first time that somebody waits for it.
@@ -259,9 +287,10 @@ impl Member {
         }
     }
 
-    fn verdict(&self, result: Result<(), unisono_core::wire::frame::Abort>) -> Result<(), Error> {
+    fn verdict(&self, result: Result<(), Abort>) -> Result<(), Error> {
         result.map_err(|why| {
-            let device = self.engine.device_error().map(ToString::to_string);
+            let ours = matches!(why, Abort::DeviceFailed { rank } if rank == self.rank);
+            let device = self.engine.device_error().filter(|_| ours).map(ToString::to_string);
             Error::from_abort(why, self.timeout, device)
         })
     }
@@ -277,7 +306,30 @@ impl Member {
     pub(crate) unsafe fn run(&mut self, call: &Call, memory: Memory) -> Result<(), Error> {
         // SAFETY: the caller's promise.
         let op_id = unsafe { self.begin(call, memory)? };
-        self.finish(op_id)
+        let guard = NoUnwind;
+        let result = self.finish(op_id);
+        std::mem::forget(guard);
+        result
+    }
+
+    /// Counts a call that was refused before it began, as the other ranks count it, and lets them
+    /// know; passes the error on.
+    pub(crate) fn counted<T>(&mut self, result: Result<T, Error>) -> Result<T, Error> {
+        if result.is_err() && !self.engine.refuse() {
+            // Not counted: the caller has to wait for a call and make this one again.
+            return Err(Error::Busy(CALLS_MAX));
+        }
+        result
+    }
+
+    /// Can one more call begin now?
+    pub(crate) fn has_channel(&self) -> bool {
+        self.engine.has_channel()
+    }
+
+    /// This member's bell.
+    pub(crate) fn bell(&self) -> &Bell {
+        &self.bell
     }
 
     /// Keeps a tensor for a call in flight.
@@ -285,19 +337,37 @@ impl Member {
         self.held.push(held);
     }
 
+    /// Does this member keep a tensor for this claim?
+    pub(crate) fn holds(&self, op_id: u64, claim: &Weak<()>) -> bool {
+        self.held.iter().any(|h| h.op_id == op_id && h.claim.ptr_eq(claim))
+    }
+
     /// Takes a call's tensor out again; only once the call is over.
     pub(crate) fn unhold(&mut self, op_id: u64) -> Option<Box<dyn std::any::Any + Send>> {
-        let at = self.held.iter().position(|(id, _)| *id == op_id)?;
-        Some(self.held.swap_remove(at).1)
+        let at = self.held.iter().position(|h| h.op_id == op_id)?;
+        Some(self.held.swap_remove(at).tensor)
+    }
+
+    /// Frees the channels of finished calls that nobody can ask for any more.
+    fn reap(&mut self) {
+        let mut at = 0;
+        while at < self.held.len() {
+            let held = &self.held[at];
+            let dropped = held.claim.strong_count() == 0;
+            if dropped && self.engine.result(held.op_id).is_some() {
+                self.held.swap_remove(at);
+            } else {
+                at += 1;
+            }
+        }
     }
 
     /// Gives up every call that nobody has waited for.
     fn drain(&mut self) {
-        while let Some((op_id, tensor)) = self.held.pop() {
-            self.engine.cancel(op_id);
+        while let Some(held) = self.held.pop() {
+            self.engine.cancel(held.op_id);
             // Whatever becomes of the call, its memory must not go before it is over.
-            let _ = self.finish(op_id);
-            drop(tensor);
+            let _ = self.finish(held.op_id);
         }
     }
 }

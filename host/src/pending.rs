@@ -1,31 +1,37 @@
 //! Calls that go on while the caller does something else.
 //!
 //! [`Member::start`] begins a call and returns at once; it goes on whenever this member does
-//! something ([`Member::poll`], [`Member::wait`] or any other call). A [`Worker`] owns a member on
-//! a thread of its own, so that calls go on by themselves; its results are futures.
+//! something ([`Member::is_done`], [`Member::wait`] or any other call). A [`Worker`] owns a member
+//! on a thread of its own, so that calls go on by themselves; its results are futures.
 
 use crate::calls::{Output, bytes_mut};
 use crate::element::Element;
 use crate::error::Error;
-use crate::member::{CALLS_MAX, Call, Member};
+use crate::member::{Call, Member};
 use std::any::Any;
 use std::collections::VecDeque;
 use std::future::Future;
 use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::mpsc::{self, RecvTimeoutError, TryRecvError};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-/// A tensor that belongs to a call in flight.
-pub(crate) type Held = (u64, Box<dyn Any + Send>);
+/// A tensor that belongs to a call in flight, and who may ask for it.
+pub(crate) struct Held {
+    pub op_id: u64,
+    pub claim: Weak<()>,
+    pub tensor: Box<dyn Any + Send>,
+}
 
-/// A call that [`Member::start`] has begun: a claim on its tensor.
+/// A call that [`Member::start`] has begun: the claim on its tensor. If it is dropped, the call
+/// goes on, and its tensor is freed when it is over.
 #[derive(Debug)]
 #[must_use = "the tensor comes back from `wait`"]
 pub struct Pending<T> {
     op_id: u64,
+    claim: Arc<()>,
     tensor: PhantomData<T>,
 }
 
@@ -35,54 +41,92 @@ impl Member {
     /// At most four calls are in flight; begin them in the same order on all ranks.
     ///
     /// # Errors
-    /// [`Error`]; the tensor is dropped then.
+    /// [`Error`]; the tensor is dropped then. [`Error::Busy`] is not counted as a call, every other
+    /// error is, and the other ranks' calls fail as well.
     pub fn start<T: Element>(&mut self, call: &Call, tensor: Vec<T>) -> Result<Pending<T>, Error> {
         let mut tensor = tensor;
         if call.dtype != T::DTYPE {
-            return Err(Error::Build(format!(
-                "the call is on {}, the tensor {}",
-                call.dtype,
-                T::DTYPE
-            )));
+            let text = format!("the call is on {}, the tensor {}", call.dtype, T::DTYPE);
+            return self.counted(Err(Error::Build(text)));
         }
-        let memory = self.memory(call, Output::InPlace(bytes_mut(&mut tensor)))?;
+        let memory = self.memory(call, Output::InPlace(bytes_mut(&mut tensor)));
+        let memory = self.counted(memory)?;
         // SAFETY: the tensor's heap block stays where it is and is kept in `held` until the call
         // is over; nobody can reach it meanwhile.
         let op_id = unsafe { self.begin(call, memory)? };
-        self.hold((op_id, Box::new(tensor)));
-        Ok(Pending { op_id, tensor: PhantomData })
+        let claim = Arc::new(());
+        self.hold(Held { op_id, claim: Arc::downgrade(&claim), tensor: Box::new(tensor) });
+        Ok(Pending { op_id, claim, tensor: PhantomData })
+    }
+
+    /// Is the call over? Does what can be done now, for all calls in flight.
+    pub fn is_done<T: Element>(&mut self, pending: &Pending<T>) -> bool {
+        self.progress();
+        !self.holds(pending.op_id, &Arc::downgrade(&pending.claim)) || self.is_over(pending.op_id)
     }
 
     /// Waits for a call and returns its tensor.
     ///
     /// # Errors
-    /// [`Error`]; the tensor is dropped then.
+    /// [`Error`]; the tensor is dropped then. [`Error::NoSuchCall`] for a claim of another member,
+    /// or one that [`Group::run`](crate::Group::run) has given up at its end.
     pub fn wait<T: Element>(&mut self, pending: Pending<T>) -> Result<Vec<T>, Error> {
+        if !self.holds(pending.op_id, &Arc::downgrade(&pending.claim)) {
+            return Err(Error::NoSuchCall);
+        }
         let result = self.finish(pending.op_id);
         let tensor = self.unhold(pending.op_id);
         result?;
-        let tensor = tensor.and_then(|t| t.downcast::<Vec<T>>().ok());
-        tensor.map(|t| *t).ok_or_else(|| Error::Build("this call is of another member".into()))
+        tensor.and_then(|t| t.downcast().ok()).map(|t| *t).ok_or(Error::NoSuchCall)
     }
 }
 
-/// A result once it is there, and whom to wake then.
-type Slot<T> = (Option<Result<T, Error>>, Option<Waker>);
+/// A result, once it is there, and who wants to know.
+struct State<T> {
+    result: Option<Result<T, Error>>,
+    waker: Option<Waker>,
+}
 
 /// Where a worker leaves a result.
 struct Cell<T> {
-    state: Mutex<Slot<T>>,
+    state: Mutex<State<T>>,
     ready: Condvar,
 }
 
 impl<T> Cell<T> {
     fn put(&self, result: Result<T, Error>) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.0 = Some(result);
-        if let Some(waker) = state.1.take() {
+        let waker = {
+            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            state.result = Some(result);
+            state.waker.take()
+        };
+        self.ready.notify_all();
+        // Not under the lock: a waker may poll at once.
+        if let Some(waker) = waker {
             waker.wake();
         }
-        self.ready.notify_all();
+    }
+}
+
+/// The worker's end of a [`Cell`]: whatever happens to it, the promise is kept.
+struct Keeper<T> {
+    cell: Arc<Cell<T>>,
+    rank: u16,
+    kept: bool,
+}
+
+impl<T> Keeper<T> {
+    fn put(mut self, result: Result<T, Error>) {
+        self.kept = true;
+        self.cell.put(result);
+    }
+}
+
+impl<T> Drop for Keeper<T> {
+    fn drop(&mut self) {
+        if !self.kept {
+            self.cell.put(Err(Error::PeerLost(self.rank)));
+        }
     }
 }
 
@@ -98,7 +142,7 @@ impl<T> Promise<T> {
     pub fn wait(self) -> Result<Vec<T>, Error> {
         let mut state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
-            if let Some(result) = state.0.take() {
+            if let Some(result) = state.result.take() {
                 return result;
             }
             state = self.0.ready.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -111,10 +155,10 @@ impl<T> Future for Promise<T> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let mut state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
-        match state.0.take() {
+        match state.result.take() {
             Some(result) => Poll::Ready(result),
             None => {
-                state.1 = Some(context.waker().clone());
+                state.waker = Some(context.waker().clone());
                 Poll::Pending
             }
         }
@@ -130,6 +174,8 @@ type End = Box<dyn FnOnce(Result<(), Error>, Option<Box<dyn Any + Send>>) + Send
 /// A call that is under way on the worker's thread.
 struct InFlight {
     op_id: u64,
+    /// Says to the member that somebody waits for the call.
+    _claim: Arc<()>,
     end: End,
 }
 
@@ -158,26 +204,29 @@ impl Worker {
 
     /// Queues a call in place; calls are begun in the order of queueing.
     pub fn start<T: Element>(&self, call: Call, tensor: Vec<T>) -> Promise<T> {
-        let cell = Arc::new(Cell { state: Mutex::new((None, None)), ready: Condvar::new() });
+        let cell = Arc::new(Cell {
+            state: Mutex::new(State { result: None, waker: None }),
+            ready: Condvar::new(),
+        });
         let promise = Promise(cell.clone());
-        let to = cell.clone();
+        let keeper = Keeper { cell, rank: self.rank, kept: false };
         let job: Job = Box::new(move |member| match member.start(&call, tensor) {
             Err(error) => {
-                to.put(Err(error));
+                keeper.put(Err(error));
                 None
             }
             Ok(pending) => Some(InFlight {
                 op_id: pending.op_id,
+                _claim: pending.claim,
                 end: Box::new(move |result, tensor| {
-                    let tensor = tensor.and_then(|t| t.downcast::<Vec<T>>().ok());
-                    let lost = || Error::Build("the tensor is of another type".into());
-                    to.put(result.and_then(|()| tensor.map(|t| *t).ok_or_else(lost)));
+                    let tensor = tensor.and_then(|t| t.downcast().ok()).map(|t| *t);
+                    keeper.put(result.and_then(|()| tensor.ok_or(Error::NoSuchCall)));
                 }),
             }),
         });
-        let sent = self.jobs.as_ref().is_some_and(|jobs| jobs.send(job).is_ok());
-        if !sent {
-            cell.put(Err(Error::PeerLost(self.rank)));
+        if let Some(jobs) = &self.jobs {
+            // If the thread is gone, the job is dropped and keeps its promise on the way.
+            let _ = jobs.send(job);
         }
         promise
     }
@@ -201,7 +250,7 @@ fn work(mut member: Member, inbox: &mpsc::Receiver<Job>) {
     let mut open = true;
     let mut idle = 0u32;
     while open || !flying.is_empty() {
-        if open && flying.len() < CALLS_MAX {
+        if open && member.has_channel() {
             let next = if flying.is_empty() {
                 inbox.recv_timeout(NAP)
             } else {
@@ -231,9 +280,13 @@ fn work(mut member: Member, inbox: &mpsc::Receiver<Job>) {
                 None => flying.push_back(call),
             }
         }
-        idle += 1;
-        if idle > 100 {
-            std::thread::yield_now();
+        idle = idle.saturating_add(1);
+        match idle {
+            0..100 => {}
+            100..2000 => std::thread::yield_now(),
+            // The bell of the member also rings when a peer has sent something.
+            _ if !flying.is_empty() => member.bell().sleep(),
+            _ => {}
         }
     }
 }

@@ -149,7 +149,12 @@ fn wrong_buffers_and_weights_are_refused_before_anything_is_sent() {
             Ok::<_, Error>([short, odd, half, root].map(|e| e.to_string()))
         })
         .expect("refusals are values");
-    let want = ["needs 4 elements of output, not 3", "elements", "whole number", "root 2"];
+    let want = [
+        "needs 16 bytes of output, not 12",
+        "needs 4 bytes of input, not 5",
+        "whole number",
+        "root 2",
+    ];
     for (text, want) in texts[0].iter().zip(want) {
         assert!(text.contains(want), "{text}");
     }

@@ -202,7 +202,7 @@ impl Layout {
         }
     }
 
-    /// Elements of the rank's input buffer.
+    /// Elements of the rank's input buffer; `u64::MAX` if there are more than that.
     #[must_use]
     pub const fn input_len(&self, rank: Rank) -> u64 {
         let n = self.ranks as u64;
@@ -216,12 +216,12 @@ impl Layout {
                     0
                 }
             }
-            Kind::ReduceScatter | Kind::AllToAll => self.count * n,
+            Kind::ReduceScatter | Kind::AllToAll => self.count.saturating_mul(n),
             Kind::Barrier => 0,
         }
     }
 
-    /// Elements of the rank's output buffer.
+    /// Elements of the rank's output buffer; `u64::MAX` if there are more than that.
     #[must_use]
     pub const fn output_len(&self, rank: Rank) -> u64 {
         let n = self.ranks as u64;
@@ -235,7 +235,7 @@ impl Layout {
                     0
                 }
             }
-            Kind::AllGather | Kind::AllToAll => self.count * n,
+            Kind::AllGather | Kind::AllToAll => self.count.saturating_mul(n),
             Kind::Barrier => 0,
         }
     }

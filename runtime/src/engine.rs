@@ -6,8 +6,8 @@ use heapless::Vec;
 use unisono_core::machine::{Config, ConfigError, Status};
 use unisono_core::route::Rank;
 use unisono_core::time::Instant;
-use unisono_core::wire::frame::Abort;
-use unisono_driver::{Device, Link};
+use unisono_core::wire::frame::{Abort, Body, Header};
+use unisono_driver::{Device, Link, Outgoing};
 
 /// Most sources and destinations of one fold, whatever the device could do.
 pub(crate) const WIDTH: usize = 32;
@@ -96,13 +96,38 @@ where
         config.check(W, P)
     }
 
-    /// Counts a call that was refused before [`Engine::begin`], as the other members count it.
-    pub fn refuse(&mut self) {
-        let slot = &mut self.slots[(self.next_op % OPS as u64) as usize];
-        if slot.state == State::Free {
-            slot.failed = true;
-            self.next_op += 1;
+    /// Is there a channel for one more call now?
+    pub fn has_channel(&self) -> bool {
+        self.slots[(self.next_op % OPS as u64) as usize].state == State::Free
+    }
+
+    /// Counts a call that could not begin here, as the other members count it, and tells them, so
+    /// that their calls fail at once instead of meeting this member's next one. False if there is
+    /// no channel: then wait for the oldest call and say it again.
+    pub fn refuse(&mut self) -> bool {
+        if !self.has_channel() {
+            return false;
         }
+        self.tell_refused();
+        true
+    }
+
+    /// Uses up the next number for a call that is refused, and tells the peers.
+    fn tell_refused(&mut self) {
+        let index = (self.next_op % OPS as u64) as usize;
+        let slot = &mut self.slots[index];
+        // What peers send for this call must not stay in the links.
+        slot.failed = true;
+        let body = Body::Abort(Abort::Refused { rank: self.rank });
+        let print = slot.machine.fingerprint();
+        let header = Header { epoch: self.epoch, op: self.next_op, from: self.rank, print, body };
+        for link in self.links.iter_mut().flatten() {
+            if link.has_room(index) {
+                // SAFETY: no payload. A link that is closed has nobody to tell.
+                let _ = unsafe { link.send(index, &header, Outgoing::None, 0) };
+            }
+        }
+        self.next_op += 1;
     }
 
     /// Begins a call and returns its number. Also a call that is refused counts, as it does on the
@@ -120,7 +145,6 @@ where
         if slot.state != State::Free {
             return Err(BeginError::Busy(OPS));
         }
-        self.next_op += 1;
         let config = &mut call.config;
         config.epoch = self.epoch;
         config.op_id = op_id;
@@ -133,9 +157,11 @@ where
         if slot.failed {
             slot.receiving = [None; P];
         }
-        // Peers may send frames of a call that is refused here: they must not stay in the links.
-        slot.failed = true;
-        slot.machine.start(config, call.source_ready)?;
+        if let Err(error) = slot.machine.start(config, call.source_ready) {
+            self.tell_refused();
+            return Err(error.into());
+        }
+        self.next_op += 1;
         slot.failed = false;
         slot.state = State::Running;
         slot.stirred = true;
@@ -143,7 +169,7 @@ where
     }
 
     /// Does what can be done now; true if anything was.
-    pub fn poll(&mut self, now: Instant) -> bool {
+    pub fn poll(&mut self) -> bool {
         let mut worked = self.complete();
         for index in 0..OPS {
             match self.slots[index].state {
@@ -151,7 +177,7 @@ where
                     worked |= self.listen(index);
                     if core::mem::take(&mut self.slots[index].stirred) {
                         worked |= self.act(index);
-                        self.conclude(index, now);
+                        self.conclude(index);
                     }
                 }
                 State::Free | State::Over(_) if self.slots[index].failed => {
@@ -167,7 +193,9 @@ where
     pub fn poll_timeout(&self) -> Option<Instant> {
         let of = |slot: &Slot<D::Mem, W, R, P>| match slot.state {
             State::Running => slot.machine.poll_timeout(),
-            State::Failing(since) => Some(since.saturating_add(ABORT_GRACE)),
+            State::Failing(since) => {
+                Some(since.map_or(Instant::ZERO, |at| at.saturating_add(ABORT_GRACE)))
+            }
             State::Free | State::Over(_) => None,
         };
         self.slots.iter().filter_map(of).min()
@@ -180,7 +208,8 @@ where
             slot.stirred = true;
             match slot.state {
                 State::Running => slot.machine.handle_timeout(now),
-                State::Failing(since) if now >= since.saturating_add(ABORT_GRACE) => {
+                State::Failing(None) => slot.state = State::Failing(Some(now)),
+                State::Failing(Some(since)) if now >= since.saturating_add(ABORT_GRACE) => {
                     slot.machine.stop_telling();
                 }
                 _ => {}
@@ -201,6 +230,12 @@ where
         let State::Over(result) = slot.state else { return None };
         slot.state = State::Free;
         Some(result)
+    }
+
+    /// Is there a result to be taken?
+    pub fn is_over(&self, op_id: u64) -> bool {
+        let slot = &self.slots[(op_id % OPS as u64) as usize];
+        slot.op_id == op_id && matches!(slot.state, State::Over(_))
     }
 
     /// Gives a call up on all members.
@@ -231,12 +266,12 @@ where
     }
 
     /// Notices the end of a call and takes its memory back from everybody.
-    fn conclude(&mut self, index: usize, now: Instant) {
+    fn conclude(&mut self, index: usize) {
         let slot = &mut self.slots[index];
         match (slot.state, slot.machine.status()) {
             (_, Status::Done) => slot.state = State::Over(Ok(())),
             (State::Running, Status::Failing(_) | Status::Failed(_)) => {
-                slot.state = State::Failing(now);
+                slot.state = State::Failing(None);
             }
             (State::Failing(_), Status::Failed(why)) if slot.jobs == 0 => {
                 let mut back = true;

@@ -46,8 +46,9 @@ pub(crate) enum State {
     Free,
     /// The machine runs.
     Running,
-    /// The machine has failed at this time; peers are being told, memory is being taken back.
-    Failing(Instant),
+    /// The machine has failed; peers are being told, memory is being taken back. Since when is
+    /// known from the first look at a clock after that.
+    Failing(Option<Instant>),
     /// Over; the caller has not asked yet.
     Over(Result<(), Abort>),
 }

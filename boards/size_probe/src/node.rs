@@ -56,7 +56,7 @@ impl<'a, D: Device<Mem = CpuMem>> Node<'a, D> {
     /// Does what can be done now; true if anything was.
     pub fn poll(&mut self, now: Instant) -> bool {
         self.engine.handle_time(now);
-        self.engine.poll(now)
+        self.engine.poll()
     }
 
     /// When [`Node::poll`] has to be called, if nothing happens before.

@@ -56,7 +56,7 @@ impl<M: Copy> Ring<M> {
     }
 
     /// Writer: asks for the lines of a frame that will soon be filled, to be written. The reader
-    /// had them last, and fetching them only when they are needed costs as much as the message.
+    /// had them last, and fetching them only then costs as much as the message itself.
     pub fn prepare(&self, at: usize) {
         #[cfg(all(target_arch = "x86_64", not(loom)))]
         {

@@ -1,5 +1,7 @@
 //! The span link against the suite of all links, and between real threads.
 
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 use unisono_core::wire::frame::{Body, Fingerprint, Header};
 use unisono_core::{DType, Kind};
 use unisono_driver::{Arrived, HostMemory, Link, Memory, Outgoing};
@@ -74,65 +76,103 @@ fn a_member_that_has_left_can_come_back() {
     assert!(matches!(a.poll_frame(0), Ok(Some(f)) if f.header == header));
 }
 
+/// Rounds of [`withdrawal_races_with_reading`]: at least and at most.
+const ROUNDS: u64 = 20_000;
+const ROUNDS_MAX: u64 = 1_000_000;
+
+/// How often each outcome has to occur.
+const BOTH: u64 = 100;
+
+/// How often memory was read, and how often it was gone before the reader came.
+#[derive(Default)]
+struct Outcomes {
+    read: AtomicU64,
+    withdrawn: AtomicU64,
+}
+
+impl Outcomes {
+    fn get(&self) -> (u64, u64) {
+        (self.read.load(Relaxed), self.withdrawn.load(Relaxed))
+    }
+}
+
+/// Lends its tensor, waits for some time and takes it back, until both outcomes were seen.
+fn lend_and_withdraw(mut a: SpanLink<Ptr>, seen: &Outcomes) {
+    let print =
+        Fingerprint { kind: Kind::Barrier, dtype: DType::U8, op: None, root: 0, count: 0, plan: 0 };
+    let mut tensor = vec![0u64; 64];
+    let end = Instant::now() + Duration::from_secs(60);
+    for op in 0..ROUNDS_MAX {
+        let (read, withdrawn) = seen.get();
+        if op >= ROUNDS && read.min(withdrawn) >= BOTH {
+            return;
+        }
+        tensor.fill(op);
+        let mem = Ptr(tensor.as_mut_ptr().cast());
+        let at = Outgoing::At { mem, bytes: 512, window: None };
+        let header = Header { epoch: 0, op, from: 0, print, body: Body::Agree { round: 0 } };
+        while !a.has_room(0) {
+            assert!(Instant::now() < end, "the reader no longer releases anything");
+            while a.poll_sent(0).is_some() {}
+            std::thread::yield_now();
+        }
+        // SAFETY: the tensor is left alone until `withdraw` has returned true.
+        unsafe { a.send(0, &header, at, 0) }.expect("open");
+        // The rarer outcome gets its chance: time for the reader to come, or next to none.
+        if read < withdrawn && op % 4 == 0 {
+            std::thread::yield_now();
+        }
+        for _ in 0..op % if read < withdrawn { 2000 } else { 50 } {
+            std::hint::spin_loop();
+        }
+        while !a.withdraw(0) {
+            std::hint::spin_loop();
+        }
+        while a.poll_sent(0).is_some() {}
+        tensor.fill(u64::MAX);
+    }
+}
+
+/// Reads every tensor that is still there, until the writer has left.
+fn read_in_place(mut b: SpanLink<Ptr>, seen: &Outcomes) {
+    for op in 0.. {
+        let frame = loop {
+            match b.poll_frame(0) {
+                Ok(Some(frame)) => break frame,
+                Ok(None) => std::thread::yield_now(),
+                Err(_) => return,
+            }
+        };
+        assert_eq!(frame.header.op, op);
+        let Arrived::Span { mem, handle, .. } = frame.payload else {
+            panic!("512 bytes are a span");
+        };
+        b.take(0);
+        let there = b.enter(0, handle);
+        if there {
+            for i in 0..64 {
+                // SAFETY: locked, 64 words long.
+                let word = unsafe { mem.as_ptr().cast::<u64>().add(i).read_volatile() };
+                assert_eq!(word, op, "memory that was taken back");
+            }
+            b.exit(0, handle);
+        }
+        if there { &seen.read } else { &seen.withdrawn }.fetch_add(1, Relaxed);
+        b.release(0, handle);
+    }
+}
+
 /// A reader that folds in place while the writer takes memory back at random times: whatever comes
 /// first, the reader never sees memory that the writer has already reused.
 #[test]
 fn withdrawal_races_with_reading() {
-    let (mut a, mut b) = ends();
-    let print =
-        Fingerprint { kind: Kind::Barrier, dtype: DType::U8, op: None, root: 0, count: 0, plan: 0 };
-    const ROUNDS: u64 = 20_000;
+    let (a, b) = ends();
+    let seen = Outcomes::default();
     std::thread::scope(|scope| {
-        scope.spawn(move || {
-            let mut tensor = vec![0u64; 64];
-            for op in 0..ROUNDS {
-                tensor.fill(op);
-                let mem = Ptr(tensor.as_mut_ptr().cast());
-                let at = Outgoing::At { mem, bytes: 512, window: None };
-                let header =
-                    Header { epoch: 0, op, from: 0, print, body: Body::Agree { round: 0 } };
-                while !a.has_room(0) {
-                    while a.poll_sent(0).is_some() {}
-                    std::thread::yield_now();
-                }
-                // SAFETY: the tensor is left alone until `withdraw` has returned true.
-                unsafe { a.send(0, &header, at, 0) }.expect("open");
-                for _ in 0..op % 50 {
-                    std::hint::spin_loop();
-                }
-                while !a.withdraw(0) {
-                    std::hint::spin_loop();
-                }
-                while a.poll_sent(0).is_some() {}
-                tensor.fill(u64::MAX);
-            }
-        });
-        scope.spawn(move || {
-            let mut read = 0u64;
-            for op in 0..ROUNDS {
-                let frame = loop {
-                    match b.poll_frame(0) {
-                        Ok(Some(frame)) => break frame,
-                        _ => std::thread::yield_now(),
-                    }
-                };
-                assert_eq!(frame.header.op, op);
-                let Arrived::Span { mem, handle, .. } = frame.payload else {
-                    panic!("512 bytes are a span");
-                };
-                b.take(0);
-                if b.enter(0, handle) {
-                    for i in 0..64 {
-                        // SAFETY: locked, 64 words long.
-                        let word = unsafe { mem.as_ptr().cast::<u64>().add(i).read_volatile() };
-                        assert_eq!(word, op, "memory that was taken back");
-                    }
-                    read += 1;
-                    b.exit(0, handle);
-                }
-                b.release(0, handle);
-            }
-            assert!(read <= ROUNDS);
-        });
+        scope.spawn(|| lend_and_withdraw(a, &seen));
+        scope.spawn(|| read_in_place(b, &seen));
     });
+    let (read, withdrawn) = seen.get();
+    assert!(read >= BOTH, "read only {read} times, withdrawn {withdrawn} times");
+    assert!(withdrawn >= BOTH, "withdrawn only {withdrawn} times, read {read} times");
 }

@@ -158,3 +158,14 @@ fn a_time_limit_ends_a_call() {
     assert_eq!(ended.err.lines().count(), 1);
     assert_eq!(names(folder.path()), ["a.st"]);
 }
+
+/// Opening a pipe would wait for a writer for ever.
+#[cfg(unix)]
+#[test]
+fn a_pipe_is_no_input() {
+    let folder = folder();
+    let made = std::process::Command::new("mkfifo").arg(folder.path().join("pipe")).status();
+    assert!(made.expect("mkfifo runs").success());
+    let ended = run(folder.path(), &["reduce", "pipe", "-o", "out.st"]);
+    assert_eq!((ended.code, ended.err.as_str()), (Some(1), "error: pipe: not a regular file\n"));
+}

@@ -152,12 +152,32 @@ fn weights_must_fit() {
     for (weights, error) in [
         ("0.5,1,2", "error: an integer tensor (i8) needs a whole number as its weight\n"),
         ("1,2", "error: 2 weights for 3 files\n"),
-        ("1,2,inf", "error: inf is no weight\n"),
+        ("1,2,inf", "error: invalid value 'inf' for '--weights <W,W,…>': inf is no weight\n"),
     ] {
         let ended = run(folder.path(), &[&args[..], &["--weights", weights]].concat());
         assert_eq!((ended.code, ended.err.as_str()), (Some(2), error));
         assert!(!folder.path().join("out.st").exists());
     }
+}
+
+/// Whole weights are integers, not floating-point numbers: 2^53 + 1 is exact.
+#[test]
+fn large_whole_weights_are_exact() {
+    let folder = folder();
+    let values: [i64; 3] = [(1 << 60) + 1, -7, 3];
+    let data: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+    let tensor = Tensor { name: "w", dtype: safetensors::Dtype::I64, shape: vec![3], data };
+    write(&folder.path().join("a.st"), &[tensor], None);
+    let weights = ["--weights", "9007199254740993,0"];
+    let args = ["reduce", "--op", "mulsum", "a.st", "a.st", "-o", "out.st", "--verify"];
+    succeed(folder.path(), &[&args[..], &weights].concat());
+    let out = std::fs::read(folder.path().join("out.st")).expect("the output");
+    let got: Vec<i64> = out[out.len() - 24..]
+        .chunks(8)
+        .map(|b| i64::from_le_bytes(b.try_into().expect("8 bytes")))
+        .collect();
+    let want = values.map(|v| v.wrapping_mul(9_007_199_254_740_993));
+    assert_eq!(got, want);
 }
 
 #[test]

@@ -16,7 +16,10 @@ use crate::schedule::Schedule;
 pub(super) fn is_connected(cfg: &Config) -> bool {
     let chunks = cfg.layout.chunks();
     let kind = cfg.layout.kind;
+    // One rank with data sends nothing to anybody, whatever the schedule.
+    let alone = cfg.layout.ranks == 1;
     let everyone = match &cfg.schedule {
+        _ if alone => cfg.schedule.members(1) == 1,
         Schedule::Star(aggregators) => chunks >= u64::from(aggregators.count()),
         Schedule::Direct(owners) if owners.aggregators() > 0 => {
             let table = owners.table();

@@ -126,6 +126,11 @@ pub enum Abort {
         /// Which rank.
         rank: Rank,
     },
+    /// A rank's call could not even begin there: wrong lengths, no plan.
+    Refused {
+        /// Which rank.
+        rank: Rank,
+    },
 }
 
 /// A frame without its payload.

@@ -229,12 +229,13 @@ pub const fn kind_code(why: &Abort) -> u8 {
         Abort::PeerLost { .. } => 3,
         Abort::DeviceFailed { .. } => 4,
         Abort::Protocol { .. } => 5,
+        Abort::Refused { .. } => 6,
     }
 }
 
 /// Names of [`kind_code`].
-pub const KIND_NAMES: [&str; 6] =
-    ["mismatch", "deadline", "cancelled", "peer lost", "device failed", "protocol"];
+pub const KIND_NAMES: [&str; 7] =
+    ["mismatch", "deadline", "cancelled", "peer lost", "device failed", "protocol", "refused"];
 
 /// A plan as the machine wants it; the engine and the member fill in the rest.
 fn config(plan: &CallPlan, rank: u16) -> Config {

@@ -248,7 +248,7 @@ impl World {
             let Some(engine) = &mut member.engine else { return };
             engine.handle_time(local);
             let mut rounds = 0;
-            while engine.poll(local) && rounds < ROUNDS_MAX {
+            while engine.poll() && rounds < ROUNDS_MAX {
                 rounds += 1;
             }
             if rounds == ROUNDS_MAX {

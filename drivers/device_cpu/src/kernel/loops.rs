@@ -143,8 +143,11 @@ unsafe fn direct_to<A: Number, O: Op<A>, const K: usize>(
     let end = vectors * step;
     let mut at = 0;
     while at < end {
+        // Not past the end: what lies there may be another rank's share, and asking for its lines
+        // takes them away from that rank's core.
+        let ahead = usize::min(at + AHEAD, end - step);
         for from in from {
-            prefetch(from.wrapping_add(at + AHEAD));
+            prefetch(from.wrapping_add(ahead));
         }
         // SAFETY: the vector at byte `at` lies in all spans.
         unsafe {

@@ -208,10 +208,9 @@ pub fn lengths(harness: &mut impl DeviceHarness, plan: &Plan) {
     let mut bits = Bits::new(plan.seed + 2);
     let mut rig = Rig::new(harness, SPANS, 8 * plan.lengths.max(1));
     let (sources_max, dests_max) = rig.limits();
-    for dtype in DType::ALL {
+    for (dtype, op) in combinations() {
         for count in 0..=plan.lengths {
             let k = bits.pick(&[1, 2, 3, 4, 5]).min(sources_max);
-            let op = bits.pick(&[ReduceOp::Sum, ReduceOp::Min, ReduceOp::Avg]);
             let mut case = leaves(&mut bits, dtype, op, k, count);
             case.start = bits.below(64) / plan.align * plan.align;
             case.step = bits.below(64) / plan.align * plan.align;
@@ -226,12 +225,12 @@ pub fn starts(harness: &mut impl DeviceHarness, plan: &Plan) {
     let mut bits = Bits::new(plan.seed + 3);
     let mut rig = Rig::new(harness, SPANS, 8 * LONG);
     let (sources_max, dests_max) = rig.limits();
-    for dtype in DType::ALL {
+    for (dtype, op) in combinations() {
         for start in (0..64).step_by(plan.align) {
             for step in [0, 1, dtype.size()] {
                 let step = step.next_multiple_of(plan.align);
                 let k = bits.pick(&[2, 3, 4]).min(sources_max);
-                let case = leaves(&mut bits, dtype, ReduceOp::Sum, k, 261);
+                let case = leaves(&mut bits, dtype, op, k, 261);
                 let outputs = outputs(&mut bits, &case, 1, dests_max);
                 rig.check(&Case { start, step, outputs, ..case });
             }

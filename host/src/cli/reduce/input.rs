@@ -5,7 +5,7 @@ use anyhow::{Context, Result, bail};
 use safetensors::Dtype;
 use safetensors::tensor::Metadata;
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -43,11 +43,12 @@ impl Input {
     /// Opens a file and reads its header.
     pub fn open(path: &Path) -> Result<Self> {
         let shown = || path.display().to_string();
-        let mut file = File::open(path).with_context(shown)?;
-        let about = file.metadata().with_context(shown)?;
-        if !about.is_file() {
+        // Before it is opened: opening a pipe waits for somebody to write into it.
+        if !fs::metadata(path).with_context(shown)?.is_file() {
             bail!("{}: not a regular file", shown());
         }
+        let mut file = File::open(path).with_context(shown)?;
+        let about = file.metadata().with_context(shown)?;
         let (header, about) = read_header(&mut file, about.len()).with_context(shown)?;
         let tensors = tensors(&about, header.len() as u64).with_context(shown)?;
         Ok(Self { path: path.to_owned(), header, tensors, file: Mutex::new(file) })

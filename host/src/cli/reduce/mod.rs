@@ -53,8 +53,9 @@ pub struct ReduceArgs {
     #[arg(long, value_name = "OP", default_value = "sum", value_parser = op)]
     op: ReduceOp,
     /// One weight a rank, for mulsum: the sum of each rank's tensors times its weight
-    #[arg(long, value_name = "W,W,…", value_delimiter = ',', allow_hyphen_values = true)]
-    weights: Option<Vec<f64>>,
+    #[arg(long, value_name = "W,W,…", value_delimiter = ',', allow_hyphen_values = true,
+        value_parser = weight)]
+    weights: Option<Vec<Weight>>,
     /// Small tensors of one type travel together, up to this size; 0: each by itself
     #[arg(long, value_name = "SIZE", default_value = "4MiB", value_parser = bytes)]
     bucket: u64,
@@ -74,7 +75,7 @@ pub struct ReduceArgs {
 impl ReduceArgs {
     /// This rank's reduction.
     fn reduction(&self, rank: usize) -> Reduction {
-        let weight = self.weights.as_ref().and_then(|w| w.get(rank)).map(|&w| Weight::Float(w));
+        let weight = self.weights.as_ref().and_then(|w| w.get(rank)).copied();
         Reduction { op: self.op, weight }
     }
 
@@ -102,13 +103,19 @@ impl ReduceArgs {
                     let weights = plural(weights.len(), "weight");
                     return refuse(format!("{weights} for {}", plural(files, "file")));
                 }
-                match weights.iter().find(|w| !w.is_finite()) {
-                    Some(w) => refuse(format!("{w} is no weight")),
-                    None => Ok(()),
-                }
+                Ok(())
             }
             (Some(_), op) => refuse(format!("--weights belong to --op mulsum, not to {op}")),
         }
+    }
+}
+
+/// A weight: whole numbers stay exact.
+fn weight(text: &str) -> Result<Weight, String> {
+    match (text.parse::<i64>(), text.parse::<f64>()) {
+        (Ok(whole), _) => Ok(Weight::Int(whole)),
+        (_, Ok(number)) if number.is_finite() => Ok(Weight::Float(number)),
+        _ => Err(format!("{text} is no weight")),
     }
 }
 

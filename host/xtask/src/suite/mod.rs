@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 /// What `cargo xtask test` takes.
 #[derive(Args, Debug, Default)]
 pub struct Options {
-    /// Leave the slow parts out (bare metal, sizes, demo).
+    /// Leave the slow parts out (interleavings, bare metal, sizes, demo).
     #[arg(long)]
     quick: bool,
     /// Run only this part; may be given more than once.

@@ -54,6 +54,13 @@ pub const PARTS: &[Part] = &[
         run: test,
     },
     Part {
+        name: "loom",
+        about: "the rings between threads, in every interleaving of writer and reader",
+        mandatory: true,
+        slow: true,
+        run: loom,
+    },
+    Part {
         name: "bare-metal",
         about: "core, driver contract, runtime and CPU device build without std",
         mandatory: true,
@@ -127,6 +134,17 @@ fn test(project: &Project) -> Result<Outcome> {
     let host = counted(&mut cargo, &mut std::io::stdout());
     let boards = counted(&mut boards, &mut std::io::stdout());
     Ok(both(host?, boards?))
+}
+
+fn loom(project: &Project) -> Result<Outcome> {
+    let mut cargo = project.cargo();
+    cargo.env("RUSTFLAGS", "--cfg loom").env_remove("CARGO_ENCODED_RUSTFLAGS");
+    cargo.args(["test", "--locked", "--release", "--package", "unisono-link-span", "--lib"]);
+    // Other flags in the same folder would rebuild everything each time.
+    cargo.arg("--target-dir").arg(project.target.join("loom"));
+    // Without the flag these are not compiled, and a run without tests is a failure.
+    cargo.args(["--", "interleavings"]);
+    counted(&mut cargo, &mut std::io::stdout())
 }
 
 /// Adds up two outcomes.
