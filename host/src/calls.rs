@@ -154,7 +154,8 @@ impl Member {
                 check("buffer", want_in.max(want_out).max(rooted), buffer.len())?;
                 let start = buffer.as_mut_ptr();
                 // Within the buffer, whose length has just been checked.
-                let own = start.wrapping_add((u64::from(self.rank()) * call.count * size) as usize);
+                let block = u64::from(self.rank()).wrapping_mul(call.count).wrapping_mul(size);
+                let own = start.wrapping_add(block as usize);
                 let (input, output) = match call.kind {
                     Kind::AllGather => (own, start),
                     Kind::ReduceScatter => (start, own),

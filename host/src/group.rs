@@ -97,9 +97,14 @@ impl Group {
             });
             first.into_iter().chain(rest).collect()
         });
-        let cause = |e: &&Error| !matches!(e, Error::PeerLost(_));
-        let errors = || results.iter().filter_map(|r| r.as_ref().err());
-        if let Some(error) = errors().find(cause).or_else(|| errors().next()) {
+        // What happened on a rank says more than what the others heard of it.
+        let heard = |e: &&Error| match e {
+            Error::PeerLost(_) => 2,
+            Error::Refused(_) | Error::Cancelled(_) => 1,
+            _ => 0,
+        };
+        let errors = results.iter().filter_map(|r| r.as_ref().err());
+        if let Some(error) = errors.min_by_key(heard) {
             return Err(error.clone());
         }
         Ok(results.into_iter().filter_map(Result::ok).collect())

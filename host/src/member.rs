@@ -181,8 +181,7 @@ impl Member {
     /// `memory` must be valid for the call's lengths on this rank, and used by nobody else, until
     /// the call is over (`finish` has returned a result, or this member has been dropped).
     pub(crate) unsafe fn begin(&mut self, call: &Call, memory: Memory) -> Result<u64, Error> {
-        self.reap();
-        if !self.engine.has_channel() {
+        if !self.make_room() {
             return Err(Error::Busy(CALLS_MAX));
         }
         let key = Key { call: *call, in_place: memory.in_place };
@@ -213,6 +212,8 @@ impl Member {
     fn prepare(&self, key: Key) -> Result<Prepared, Error> {
         let plan = self.plan(&key.call)?;
         let Call { kind, dtype, op, weight, count, root } = key.call;
+        // A root that means nothing is no reason to disagree.
+        let root = if kind.is_rooted() { root } else { 0 };
         let ranks = self.options.ranks;
         let mut config = Config {
             epoch: 0,
@@ -348,18 +349,19 @@ impl Member {
         Some(self.held.swap_remove(at).tensor)
     }
 
-    /// Frees the channels of finished calls that nobody can ask for any more.
-    fn reap(&mut self) {
-        let mut at = 0;
-        while at < self.held.len() {
-            let held = &self.held[at];
-            let dropped = held.claim.strong_count() == 0;
-            if dropped && self.engine.result(held.op_id).is_some() {
-                self.held.swap_remove(at);
-            } else {
-                at += 1;
-            }
+    /// Is there a channel for one more call? The call that has it may be one that nobody can ask
+    /// for any more: then that one is waited for here.
+    fn make_room(&mut self) -> bool {
+        if self.engine.has_channel() {
+            return true;
         }
+        let oldest = self.engine.next_op() - CALLS_MAX as u64;
+        let dropped = |h: &Held| h.op_id == oldest && h.claim.strong_count() == 0;
+        let Some(at) = self.held.iter().position(dropped) else { return false };
+        // Its caller has dropped the claim, and with it the result.
+        let _ = self.finish(oldest);
+        self.held.swap_remove(at);
+        true
     }
 
     /// Gives up every call that nobody has waited for.

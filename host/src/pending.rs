@@ -84,7 +84,20 @@ impl Member {
 /// A result, once it is there, and who wants to know.
 struct State<T> {
     result: Option<Result<T, Error>>,
+    /// It has been there and was taken.
+    taken: bool,
     waker: Option<Waker>,
+}
+
+impl<T> State<T> {
+    /// The result, once; after that there is none to wait for.
+    fn take(&mut self) -> Option<Result<T, Error>> {
+        if self.taken {
+            return Some(Err(Error::NoSuchCall));
+        }
+        self.taken = self.result.is_some();
+        self.result.take()
+    }
 }
 
 /// Where a worker leaves a result.
@@ -142,7 +155,7 @@ impl<T> Promise<T> {
     pub fn wait(self) -> Result<Vec<T>, Error> {
         let mut state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
-            if let Some(result) = state.result.take() {
+            if let Some(result) = state.take() {
                 return result;
             }
             state = self.0.ready.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -155,7 +168,7 @@ impl<T> Future for Promise<T> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let mut state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
-        match state.result.take() {
+        match state.take() {
             Some(result) => Poll::Ready(result),
             None => {
                 state.waker = Some(context.waker().clone());
@@ -205,7 +218,7 @@ impl Worker {
     /// Queues a call in place; calls are begun in the order of queueing.
     pub fn start<T: Element>(&self, call: Call, tensor: Vec<T>) -> Promise<T> {
         let cell = Arc::new(Cell {
-            state: Mutex::new(State { result: None, waker: None }),
+            state: Mutex::new(State { result: None, taken: false, waker: None }),
             ready: Condvar::new(),
         });
         let promise = Promise(cell.clone());

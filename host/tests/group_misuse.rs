@@ -232,3 +232,49 @@ fn members_can_be_taken_out_of_a_group_that_has_run() {
         }
     });
 }
+
+/// More dropped claims than channels: the next call waits for the oldest one by itself.
+#[test]
+fn dropped_claims_never_leave_a_member_busy() {
+    let mut group = Group::builder().cpus(2).timeout(Duration::from_secs(20)).build().expect("two");
+    group
+        .run(|m| {
+            for i in 0..9i64 {
+                drop(m.start(&sum(DType::I64, 2000), vec![i; 2000])?);
+            }
+            let mut t = [5i64];
+            m.all_reduce(&mut t, Sum)?;
+            assert_eq!(t, [10]);
+            Ok::<_, Error>(())
+        })
+        .expect("nobody is busy for ever");
+}
+
+/// `run` reports what happened on the rank where it happened, whichever that is.
+#[test]
+fn the_cause_is_reported_not_what_others_heard_of_it() {
+    for culprit in 0..3 {
+        let mut group = Group::builder().cpus(3).build().expect("a group");
+        let error = group.run(|m| {
+            let mut out = vec![0u8; if m.rank() == culprit { 4 } else { 5 }];
+            m.all_reduce_into(&[1u8; 5], &mut out, Sum)
+        });
+        assert!(matches!(error, Err(Error::Length { .. })), "{culprit}: {error:?}");
+    }
+}
+
+#[test]
+fn a_result_is_there_once() {
+    let group = Group::builder().cpus(1).build().expect("a group");
+    let workers: Vec<Worker> = group.into_members().into_iter().map(Worker::new).collect();
+    let mut promise = workers[0].start(sum(DType::U8, 3), vec![1u8; 3]);
+    let mut context = Context::from_waker(Waker::noop());
+    let first = loop {
+        match Pin::new(&mut promise).poll(&mut context) {
+            Poll::Ready(result) => break result,
+            Poll::Pending => std::thread::yield_now(),
+        }
+    };
+    assert_eq!(first, Ok(vec![1; 3]));
+    assert_eq!(promise.wait(), Err(Error::NoSuchCall));
+}

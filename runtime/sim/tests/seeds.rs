@@ -18,8 +18,14 @@ fn a_thousand_seeds_break_no_rule() {
     println!("{summary}");
     assert!(summary.done > 5_000, "hardly any call ends well:\n{summary}");
     for (kind, name) in unisono_sim::member::KIND_NAMES.iter().enumerate() {
-        let met = summary.failed[kind] > 50;
-        assert_eq!(met, *name != "protocol", "{name}:\n{summary}");
+        let met = summary.failed[kind];
+        // Members are honest here, and a call that cannot even begin is drawn once in a blue moon.
+        let right = match *name {
+            "protocol" => met == 0,
+            "refused" => met > 0,
+            _ => met > 50,
+        };
+        assert!(right, "{name}:\n{summary}");
     }
     assert!(summary.lost > 1_000 && summary.resent > 1_000, "the weather is too good:\n{summary}");
 }

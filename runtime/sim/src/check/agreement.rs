@@ -40,7 +40,10 @@ impl Cause {
             (Self::Mismatch, Abort::Mismatch { a, b, a_print, b_print }) => {
                 a != b && a_print != b_print
             }
-            (Self::Deadline, Abort::Deadline { .. }) => true,
+            // The odd call may be one that cannot even begin on the member that makes it.
+            (Self::Mismatch, Abort::Refused { .. }) | (Self::Deadline, Abort::Deadline { .. }) => {
+                true
+            }
             (Self::Cancelled(by), Abort::Cancelled { rank })
             | (Self::PeerLost(by), Abort::PeerLost { rank })
             | (Self::DeviceFailed(by), Abort::DeviceFailed { rank }) => by == rank,
