@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 use unisono_core::machine::Config;
 use unisono_core::wire::frame::Abort;
 use unisono_core::{DType, Kind, Layout, ReduceOp, Scalar};
-use unisono_device_cpu::{CpuDevice, CpuMem};
+use unisono_device_cpu::CpuDevice;
+use unisono_driver::HostPtr;
 use unisono_link_span::{Bell, SpanLink};
 use unisono_runtime::{BeginError, Buffers, Engine};
 
@@ -22,7 +23,7 @@ const ROUTE: usize = 132;
 /// Largest group of threads.
 pub(crate) const MEMBERS_MAX: usize = 64;
 
-type HostEngine = Engine<CpuDevice, SpanLink<CpuMem>, CALLS_MAX, WINDOW_MAX, ROUTE, MEMBERS_MAX>;
+type HostEngine = Engine<CpuDevice, SpanLink<HostPtr>, CALLS_MAX, WINDOW_MAX, ROUTE, MEMBERS_MAX>;
 
 /// One call of a collective, without its buffers.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -78,7 +79,7 @@ struct Key {
 /// The last call, ready to be made again: training makes the same ones over and over.
 struct Prepared {
     key: Key,
-    call: unisono_runtime::Call<CpuMem>,
+    call: unisono_runtime::Call<HostPtr>,
     /// Bytes of scratch that it needs.
     scratch: usize,
 }
@@ -116,7 +117,7 @@ impl Member {
         rank: u16,
         options: PlanOptions,
         timeout: Duration,
-        links: Vec<Option<SpanLink<CpuMem>>>,
+        links: Vec<Option<SpanLink<HostPtr>>>,
         bell: Arc<Bell>,
         started: Instant,
     ) -> Self {
@@ -199,7 +200,7 @@ impl Member {
             let bytes = *scratch;
             return self.counted(Err(Error::Memory(bytes)));
         };
-        let (input, output) = (CpuMem::new(memory.input), CpuMem::new(memory.output));
+        let (input, output) = (HostPtr::new(memory.input), HostPtr::new(memory.output));
         call.buffers = Buffers { input, output, scratch: slots };
         // SAFETY: the caller's promise.
         unsafe { self.engine.begin(call) }.map_err(|error| match error {
@@ -239,7 +240,7 @@ impl Member {
         // Checked: a slot has at most 2^32 bytes, and there are at most 31 a lane.
         let lanes = config.layout.chunks().min(u64::from(config.window));
         let scratch = (config.slot_bytes() * u64::from(config.slots) * lanes) as usize;
-        let nowhere = CpuMem::new(std::ptr::null_mut());
+        let nowhere = HostPtr::new(std::ptr::null_mut());
         let buffers = Buffers { input: nowhere, output: nowhere, scratch: nowhere };
         let call = unisono_runtime::Call { config, buffers, source_ready: u64::MAX };
         Ok(Prepared { key, call, scratch })

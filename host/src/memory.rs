@@ -1,7 +1,7 @@
 //! Scratch memory that starts on cache lines and is only touched where it is used.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
-use unisono_device_cpu::CpuMem;
+use unisono_driver::HostPtr;
 
 /// Where slots start.
 const ALIGN: usize = 128;
@@ -26,7 +26,7 @@ impl Scratch {
 
     /// At least this many bytes; what was in it is lost if it has to grow, so nobody may be using
     /// it then. `None` if there is no memory for it.
-    pub fn at_least(&mut self, bytes: usize) -> Option<CpuMem> {
+    pub fn at_least(&mut self, bytes: usize) -> Option<HostPtr> {
         if bytes > self.bytes {
             *self = Self::empty();
             let layout = layout(bytes)?;
@@ -37,7 +37,7 @@ impl Scratch {
             }
             *self = Self { start, bytes };
         }
-        Some(CpuMem::new(self.start.wrapping_add(self.start.align_offset(ALIGN))))
+        Some(HostPtr::new(self.start.wrapping_add(self.start.align_offset(ALIGN))))
     }
 }
 

@@ -3,8 +3,7 @@
 use heapless::Vec;
 use unisono_core::Source;
 use unisono_core::numeric::{self, FoldError};
-use unisono_device_cpu::CpuMem;
-use unisono_driver::{Copy, Device, DeviceCaps, Done, Fold, HostMemory, Memory, Token};
+use unisono_driver::{Copy, Device, DeviceCaps, Done, Fold, HostMemory, HostPtr, Memory, Token};
 
 /// Most sources and destinations of a fold.
 const SPANS: usize = 8;
@@ -29,7 +28,7 @@ pub enum ScalarError {
 }
 
 impl Device for ScalarDevice {
-    type Mem = CpuMem;
+    type Mem = HostPtr;
     type Error = ScalarError;
 
     fn caps(&self) -> DeviceCaps {
@@ -40,7 +39,7 @@ impl Device for ScalarDevice {
         self.done.is_none()
     }
 
-    unsafe fn fold(&mut self, work: &Fold<'_, CpuMem>, token: Token) -> Result<(), ScalarError> {
+    unsafe fn fold(&mut self, work: &Fold<'_, HostPtr>, token: Token) -> Result<(), ScalarError> {
         numeric::check(work.dtype, work.op, work.finish, work.sources)?;
         let size = numeric::dest_size(work.dtype, work.op, work.finish, work.sources);
         let mut block = [0; BLOCK];
@@ -69,7 +68,7 @@ impl Device for ScalarDevice {
         Ok(())
     }
 
-    unsafe fn copy(&mut self, work: &Copy<CpuMem>, token: Token) -> Result<(), ScalarError> {
+    unsafe fn copy(&mut self, work: &Copy<HostPtr>, token: Token) -> Result<(), ScalarError> {
         let (from, to) = (work.from.as_ptr(), work.to.as_ptr());
         // SAFETY: the caller's promise.
         unsafe { core::ptr::copy_nonoverlapping(from, to, work.bytes) };

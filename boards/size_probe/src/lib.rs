@@ -31,8 +31,7 @@ pub use place::Global;
 use core::cell::RefCell;
 use core::hint::black_box;
 use unisono_core::time::Instant;
-use unisono_device_cpu::CpuMem;
-use unisono_driver::Device;
+use unisono_driver::{Device, HostPtr};
 
 /// Chunks in flight, moves of a route, members.
 pub const WINDOW: usize = 2;
@@ -46,7 +45,7 @@ pub const FRAGMENTS: usize = 8;
 pub const MTU: usize = 512;
 
 /// The loop of a firmware with a node: packets in, packets out, and now and then a call.
-pub fn run<D: Device<Mem = CpuMem>>(
+pub fn run<D: Device<Mem = HostPtr>>(
     end: &'static Global<RefCell<End>>,
     node: &'static Global<Node<'static, D>>,
     device: D,
@@ -61,7 +60,7 @@ pub fn run<D: Device<Mem = CpuMem>>(
         let now = Instant::from_nanos(black_box(0));
         node.handle_packet(now, black_box(&packet));
         if let Some(config) = parts::config() {
-            let memory = [0usize; 3].map(|at| CpuMem::new(black_box(at) as *mut u8));
+            let memory = [0usize; 3].map(|at| HostPtr::new(black_box(at) as *mut u8));
             // SAFETY: nobody runs this; in a firmware, the addresses of its buffers.
             black_box(unsafe { node.begin(config, memory).is_ok() });
         }

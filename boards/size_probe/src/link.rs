@@ -7,8 +7,7 @@ use unisono_core::reliable::{Config, Reliable, Side};
 use unisono_core::time::Instant;
 use unisono_core::wire::TRAILER;
 use unisono_core::wire::frame::{self, Header, OVERHEAD_MAX};
-use unisono_device_cpu::CpuMem;
-use unisono_driver::{Arrived, HostMemory, Incoming, Link, LinkCaps, LinkError, Outgoing};
+use unisono_driver::{Arrived, HostMemory, HostPtr, Incoming, Link, LinkCaps, LinkError, Outgoing};
 
 /// Most bytes of a chunk.
 pub const PAYLOAD_MAX: usize = 1024;
@@ -105,7 +104,7 @@ impl<'a> PacketLink<'a> {
 }
 
 impl Link for PacketLink<'_> {
-    type Mem = CpuMem;
+    type Mem = HostPtr;
 
     fn caps(&self) -> LinkCaps {
         LinkCaps { spans: false, puts: false, inline_max: PAYLOAD_MAX, channels: 1 }
@@ -123,7 +122,7 @@ impl Link for PacketLink<'_> {
         &mut self,
         _: usize,
         header: &Header,
-        payload: Outgoing<CpuMem>,
+        payload: Outgoing<HostPtr>,
         token: u32,
     ) -> Result<(), LinkError> {
         let mut end = self.end()?;
@@ -144,7 +143,7 @@ impl Link for PacketLink<'_> {
         self.end().ok()?.sent.pop_front()
     }
 
-    fn poll_frame(&mut self, _: usize) -> Result<Option<Incoming<CpuMem>>, LinkError> {
+    fn poll_frame(&mut self, _: usize) -> Result<Option<Incoming<HostPtr>>, LinkError> {
         let header = self.end()?.poll_frame()?;
         Ok(header.map(|header| {
             let bytes = matches!(header.body, frame::Body::Data(_));
@@ -158,7 +157,7 @@ impl Link for PacketLink<'_> {
         }
     }
 
-    unsafe fn receive(&mut self, _: usize, into: Option<CpuMem>) -> Result<bool, LinkError> {
+    unsafe fn receive(&mut self, _: usize, into: Option<HostPtr>) -> Result<bool, LinkError> {
         let mut end = self.end()?;
         let bytes = end.payload().ok_or(LinkError::Garbage)?;
         if let Some(into) = into {

@@ -6,8 +6,7 @@ use heapless::Vec;
 use unisono_core::machine::Config;
 use unisono_core::time::Instant;
 use unisono_core::wire::frame::Abort;
-use unisono_device_cpu::CpuMem;
-use unisono_driver::Device;
+use unisono_driver::{Device, HostPtr};
 use unisono_runtime::{BeginError, Buffers, Call, Engine};
 
 /// One member of a group of two, with one call at a time.
@@ -17,7 +16,7 @@ pub struct Node<'a, D: Device> {
     op_id: u64,
 }
 
-impl<'a, D: Device<Mem = CpuMem>> Node<'a, D> {
+impl<'a, D: Device<Mem = HostPtr>> Node<'a, D> {
     /// The member `rank`, 0 or 1, whose link has this end.
     pub fn new(rank: u16, end: &'a RefCell<End>, device: D) -> Self {
         let link = |r| (r != rank).then_some(PacketLink::new(end));
@@ -35,7 +34,7 @@ impl<'a, D: Device<Mem = CpuMem>> Node<'a, D> {
     pub unsafe fn begin(
         &mut self,
         mut config: Config,
-        memory: [CpuMem; 3],
+        memory: [HostPtr; 3],
     ) -> Result<(), BeginError> {
         self.engine.fit(&mut config)?;
         let [input, output, scratch] = memory;
@@ -112,7 +111,7 @@ mod tests {
     }
 
     /// Two members over a cable that loses every seventh packet.
-    fn reduce<D: Device<Mem = CpuMem>>(device: impl Fn() -> D) {
+    fn reduce<D: Device<Mem = HostPtr>>(device: impl Fn() -> D) {
         let ends = [(0, 1), (1, 0)].map(|(me, peer)| RefCell::new(End::new(9, me, peer)));
         let mut nodes = [0, 1].map(|r| Node::new(r, &ends[usize::from(r)], device()));
         let mut input: [std::vec::Vec<f32>; 2] =
@@ -121,9 +120,9 @@ mod tests {
         let mut scratch = [(); 2].map(|()| vec![0u64; 4096]);
         for (r, node) in nodes.iter_mut().enumerate() {
             let memory = [
-                CpuMem::new(input[r].as_mut_ptr().cast()),
-                CpuMem::new(output[r].as_mut_ptr().cast()),
-                CpuMem::new(scratch[r].as_mut_ptr().cast()),
+                HostPtr::new(input[r].as_mut_ptr().cast()),
+                HostPtr::new(output[r].as_mut_ptr().cast()),
+                HostPtr::new(scratch[r].as_mut_ptr().cast()),
             ];
             // SAFETY: the buffers live until both calls are over, and nobody else uses them.
             unsafe { node.begin(config(r as u16), memory).unwrap() };

@@ -71,6 +71,40 @@ pub trait HostMemory: Memory + Send {
     fn as_ptr(self) -> *mut u8;
 }
 
+/// An address in this process, any alignment. Memory of a device that the host cannot reach has
+/// addresses too: a range that is reserved for it, where nothing else can be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostPtr(*mut u8);
+
+// SAFETY: only an address; who may use the memory behind it is the business of the unsafe calls
+// that do so.
+unsafe impl Send for HostPtr {}
+
+impl HostPtr {
+    /// The memory at `start`.
+    #[must_use]
+    pub const fn new(start: *mut u8) -> Self {
+        Self(start)
+    }
+}
+
+impl Memory for HostPtr {
+    fn offset(self, bytes: u64) -> Self {
+        // An address of this process fits `usize`, and so does every offset within a buffer.
+        Self(self.0.wrapping_add(bytes as usize))
+    }
+}
+
+impl HostMemory for HostPtr {
+    fn from_ptr(ptr: *mut u8) -> Self {
+        Self(ptr)
+    }
+
+    fn as_ptr(self) -> *mut u8 {
+        self.0
+    }
+}
+
 /// A device that computes: CPU, GPU, NIC core.
 pub trait Device {
     /// A reference to memory that this device can reach.
@@ -103,6 +137,19 @@ pub trait Device {
     /// If the work can not be started; then no completion follows.
     unsafe fn copy(&mut self, work: &Copy<Self::Mem>, token: Token) -> Result<(), Self::Error>;
 
-    /// The next completion, if any.
+    /// Starts what was submitted and has not started: a GPU gathers work until then, because a
+    /// submission costs it more than a small kernel. The engine calls this when it has nothing
+    /// more to submit for now.
+    fn flush(&mut self) {}
+
+    /// Can peers read and write this memory where it is? What they cannot reach is copied to
+    /// scratch memory, which they can, before it is sent, and no window into it is offered.
+    fn is_shared(&self, mem: Self::Mem) -> bool {
+        let _ = mem;
+        true
+    }
+
+    /// The next completion, if any. A device that is lost completes all its work with an error: a
+    /// call cannot end before its jobs have.
     fn poll_done(&mut self) -> Option<Done<Self::Error>>;
 }

@@ -11,5 +11,5 @@
 pub mod device;
 pub mod link;
 
-pub use device::{Copy, Device, DeviceCaps, Done, Fold, HostMemory, Memory, Token};
+pub use device::{Copy, Device, DeviceCaps, Done, Fold, HostMemory, HostPtr, Memory, Token};
 pub use link::{Arrived, Incoming, Link, LinkCaps, LinkError, Outgoing};

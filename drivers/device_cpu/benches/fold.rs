@@ -12,8 +12,8 @@ use std::ffi::{CString, c_char, c_int, c_void};
 use std::time::Instant;
 use unisono_core::fold::leaf_merges;
 use unisono_core::{DType, Finish, Form, ReduceOp, Scalar, Source};
-use unisono_device_cpu::{CpuDevice, CpuMem, Isa};
-use unisono_driver::{Device, Fold};
+use unisono_device_cpu::{CpuDevice, Isa};
+use unisono_driver::{Device, Fold, HostPtr};
 
 /// Bytes of each tensor.
 const TENSOR: usize = 64 << 20;
@@ -75,15 +75,15 @@ fn fold(
 ) -> Option<Box<dyn FnMut()>> {
     let mut device = CpuDevice::with_isa(isa)?;
     let ranks = from.len() as u32;
-    let sources: Vec<Source<CpuMem>> = from
+    let sources: Vec<Source<HostPtr>> = from
         .iter()
         .zip(leaf_merges(ranks))
         .map(|(&start, merges)| {
-            let (mem, weight) = (CpuMem::new(start), Scalar::one(dtype));
+            let (mem, weight) = (HostPtr::new(start), Scalar::one(dtype));
             Source { mem, form: Form::Leaf, weight, merges }
         })
         .collect();
-    let dests: Vec<CpuMem> = to.iter().map(|&start| CpuMem::new(start)).collect();
+    let dests: Vec<HostPtr> = to.iter().map(|&start| HostPtr::new(start)).collect();
     Some(Box::new(move || {
         let (sources, dests, finish) = (&sources[..], &dests[..], Finish::Final { ranks });
         let work = Fold { dtype, op: Some(op), count, sources, dests, finish };

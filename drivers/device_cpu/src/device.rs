@@ -4,46 +4,13 @@ use crate::isa::Isa;
 use crate::kernel::{self, Job};
 use heapless::Deque;
 use unisono_core::numeric::{self, FoldError};
-use unisono_driver::{Copy, Device, DeviceCaps, Done, Fold, HostMemory, Memory, Token};
+use unisono_driver::{Copy, Device, DeviceCaps, Done, Fold, HostMemory, HostPtr, Token};
 
 /// Most sources, and most destinations, of one fold.
 pub(crate) const SPANS_MAX: usize = 32;
 
 /// Completions that wait to be polled.
 const DONE_MAX: usize = 8;
-
-/// An address in this process, any alignment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CpuMem(*mut u8);
-
-// SAFETY: only an address; who may use the memory behind it is the business of the unsafe calls
-// that do so.
-unsafe impl Send for CpuMem {}
-
-impl CpuMem {
-    /// The memory at `start`.
-    #[must_use]
-    pub const fn new(start: *mut u8) -> Self {
-        Self(start)
-    }
-}
-
-impl Memory for CpuMem {
-    fn offset(self, bytes: u64) -> Self {
-        // An address of this process fits `usize`, and so does every offset within a buffer.
-        Self(self.0.wrapping_add(bytes as usize))
-    }
-}
-
-impl HostMemory for CpuMem {
-    fn from_ptr(ptr: *mut u8) -> Self {
-        Self(ptr)
-    }
-
-    fn as_ptr(self) -> *mut u8 {
-        self.0
-    }
-}
 
 /// Why a fold or a copy was not started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
@@ -93,7 +60,7 @@ impl Default for CpuDevice {
 }
 
 impl Device for CpuDevice {
-    type Mem = CpuMem;
+    type Mem = HostPtr;
     type Error = CpuError;
 
     fn caps(&self) -> DeviceCaps {
@@ -104,7 +71,7 @@ impl Device for CpuDevice {
         !self.done.is_full()
     }
 
-    unsafe fn fold(&mut self, work: &Fold<'_, CpuMem>, token: Token) -> Result<(), CpuError> {
+    unsafe fn fold(&mut self, work: &Fold<'_, HostPtr>, token: Token) -> Result<(), CpuError> {
         let spans = 1..=SPANS_MAX;
         if !spans.contains(&work.sources.len()) || !spans.contains(&work.dests.len()) {
             return Err(CpuError::Spans);
@@ -119,7 +86,9 @@ impl Device for CpuDevice {
             for &to in work.dests {
                 // SAFETY: the caller's promise; a destination that is the source itself is
                 // allowed for a fold, so this must be able to overlap.
-                unsafe { core::ptr::copy(work.sources[0].mem.0, to.0, work.count * size) };
+                unsafe {
+                    core::ptr::copy(work.sources[0].mem.as_ptr(), to.as_ptr(), work.count * size)
+                };
             }
             return Ok(());
         };
@@ -129,10 +98,10 @@ impl Device for CpuDevice {
         Ok(())
     }
 
-    unsafe fn copy(&mut self, work: &Copy<CpuMem>, token: Token) -> Result<(), CpuError> {
+    unsafe fn copy(&mut self, work: &Copy<HostPtr>, token: Token) -> Result<(), CpuError> {
         self.done.push_back(token).map_err(|_| CpuError::Busy)?;
         // SAFETY: the caller's promise.
-        unsafe { core::ptr::copy_nonoverlapping(work.from.0, work.to.0, work.bytes) };
+        unsafe { core::ptr::copy_nonoverlapping(work.from.as_ptr(), work.to.as_ptr(), work.bytes) };
         Ok(())
     }
 

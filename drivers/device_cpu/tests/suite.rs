@@ -1,8 +1,8 @@
 //! The device suite on every instruction set that this CPU has.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
-use unisono_device_cpu::{CpuDevice, CpuMem, Isa};
-use unisono_driver::{HostMemory, Memory};
+use unisono_device_cpu::{CpuDevice, Isa};
+use unisono_driver::{HostMemory, HostPtr, Memory};
 use unisono_testkit::device::{DeviceHarness, Plan, run};
 
 struct Harness {
@@ -17,25 +17,25 @@ impl DeviceHarness for Harness {
         &mut self.device
     }
 
-    fn alloc(&mut self, bytes: usize) -> CpuMem {
+    fn alloc(&mut self, bytes: usize) -> HostPtr {
         let layout = Layout::from_size_align(bytes.max(1), 64).unwrap();
         // SAFETY: the size is not zero.
         let start = unsafe { alloc_zeroed(layout) };
         assert!(!start.is_null());
         self.allocations.push((start, layout));
-        CpuMem::new(start)
+        HostPtr::new(start)
     }
 
-    fn offset(&self, mem: CpuMem, bytes: usize) -> CpuMem {
+    fn offset(&self, mem: HostPtr, bytes: usize) -> HostPtr {
         mem.offset(bytes as u64)
     }
 
-    fn write(&mut self, mem: CpuMem, bytes: &[u8]) {
+    fn write(&mut self, mem: HostPtr, bytes: &[u8]) {
         // SAFETY: the suite stays within its allocations.
         unsafe { mem.as_ptr().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
     }
 
-    fn read(&mut self, mem: CpuMem, bytes: &mut [u8]) {
+    fn read(&mut self, mem: HostPtr, bytes: &mut [u8]) {
         // SAFETY: the suite stays within its allocations.
         unsafe { mem.as_ptr().copy_to_nonoverlapping(bytes.as_mut_ptr(), bytes.len()) };
     }

@@ -4,11 +4,11 @@
 //! the compiler makes vector code of them: `out` is exclusive, the operands may start at any
 //! address and overlap each other but not `out`.
 
+use super::Job;
 use super::divisor::Divisor;
 use super::number::Number;
 use super::op::Op;
-use super::{CpuMem, Job};
-use unisono_driver::HostMemory;
+use unisono_driver::{HostMemory, HostPtr};
 
 /// Element `i` of a span of any alignment.
 ///
@@ -131,7 +131,7 @@ pub unsafe fn direct<A: Number, O: Op<A>, const K: usize>(job: &Job<'_>) -> usiz
 #[inline(always)]
 unsafe fn direct_to<A: Number, O: Op<A>, const K: usize>(
     job: &Job<'_>,
-    dests: impl AsRef<[CpuMem]>,
+    dests: impl AsRef<[HostPtr]>,
 ) -> usize {
     let lanes = 64 / size_of::<A>();
     let from: [*const u8; K] = core::array::from_fn(|k| job.sources[k].mem.as_ptr().cast_const());

@@ -20,18 +20,18 @@ mod tile;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-use crate::device::{CpuMem, SPANS_MAX};
+use crate::device::SPANS_MAX;
 use crate::isa::Isa;
 use divisor::Divisor;
 use unisono_core::{DType, Finish, ReduceOp, Source};
-use unisono_driver::Fold;
+use unisono_driver::{Fold, HostPtr};
 
 /// A checked fold.
 pub struct Job<'a> {
     /// 1 to [`SPANS_MAX`] sources with a sound merge program.
-    sources: &'a [Source<CpuMem>],
+    sources: &'a [Source<HostPtr>],
     /// 1 to [`SPANS_MAX`] destinations.
-    dests: &'a [CpuMem],
+    dests: &'a [HostPtr],
     /// Elements.
     count: usize,
     /// Store in the accumulation type?
@@ -44,7 +44,7 @@ pub struct Job<'a> {
 
 impl<'a> Job<'a> {
     /// The job of a fold that [`unisono_core::numeric::check`] has passed.
-    pub fn new(op: ReduceOp, work: &Fold<'a, CpuMem>) -> Self {
+    pub fn new(op: ReduceOp, work: &Fold<'a, HostPtr>) -> Self {
         let divide = match work.finish {
             Finish::Final { ranks } if op == ReduceOp::Avg => Some(Divisor::new(ranks)),
             _ => None,

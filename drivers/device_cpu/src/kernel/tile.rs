@@ -7,10 +7,10 @@
 
 use super::number::Number;
 use super::table::{Ops, Types};
-use super::{CpuMem, Job, SPANS_MAX};
+use super::{Job, SPANS_MAX};
 use core::mem::MaybeUninit;
 use unisono_core::{Form, Source};
-use unisono_driver::HostMemory;
+use unisono_driver::{HostMemory, HostPtr};
 
 /// Bytes of scratch: a third of a usual L1 cache, or what a firmware stack can bear.
 const SCRATCH: usize = if cfg!(feature = "std") { 16 << 10 } else { (SPANS_MAX + 1) * ALIGN };
@@ -156,7 +156,7 @@ impl<A: Number> Program<'_, A> {
     }
 
     /// Do the sources start with a complete tree of four that can be read in place?
-    fn is_quad(&self, sources: &[Source<CpuMem>]) -> bool {
+    fn is_quad(&self, sources: &[Source<HostPtr>]) -> bool {
         let [a, b, c, d, ..] = sources else {
             return false;
         };
@@ -166,19 +166,19 @@ impl<A: Number> Program<'_, A> {
     }
 
     /// Are the source's elements accumulators already?
-    fn in_place(&self, source: &Source<CpuMem>) -> bool {
+    fn in_place(&self, source: &Source<HostPtr>) -> bool {
         let raw = self.types.decode.is_none() && !self.job.weighted;
         raw || source.form == Form::Partial
     }
 
     /// Where element `at` of a source is.
-    unsafe fn span(&self, source: &Source<CpuMem>, at: usize) -> *const u8 {
+    unsafe fn span(&self, source: &Source<HostPtr>, at: usize) -> *const u8 {
         // SAFETY: the caller's promise.
         unsafe { source.mem.as_ptr().add(at * self.size(source.form)) }
     }
 
     /// Pushes a source, widened and weighted if need be.
-    unsafe fn load(&self, stack: &mut Stack<A>, source: &Source<CpuMem>, at: usize) {
+    unsafe fn load(&self, stack: &mut Stack<A>, source: &Source<HostPtr>, at: usize) {
         // SAFETY: the caller's promise.
         unsafe {
             let span = self.span(source, at);
@@ -262,7 +262,7 @@ fn push<A>(stack: &mut Stack<A>, operand: Operand<A>) {
 }
 
 /// Most values that a program holds at a time; at least 1, at most the number of sources.
-fn depth(sources: &[Source<CpuMem>]) -> usize {
+fn depth(sources: &[Source<HostPtr>]) -> usize {
     let (mut depth, mut most) = (0, 1);
     for source in sources {
         depth += 1;

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use unisono::{DType, ReduceOp};
 use unisono_core::fold::leaf_merges;
 use unisono_core::{Finish, Form, Source};
-use unisono_device_cpu::{CpuDevice, CpuMem, Isa};
-use unisono_driver::{Device, Fold};
+use unisono_device_cpu::{CpuDevice, Isa};
+use unisono_driver::{Device, Fold, HostPtr};
 
 /// Options of `unisono bench fold`.
 #[derive(clap::Args, Debug)]
@@ -121,7 +121,7 @@ fn rate(
         .zip(&tables.weights)
         .zip(leaf_merges(ranks))
         .map(|((source, &weight), merges)| {
-            let mem = CpuMem::new(source.as_mut_ptr());
+            let mem = HostPtr::new(source.as_mut_ptr());
             Source { mem, form: Form::Leaf, weight, merges }
         })
         .collect();
@@ -131,7 +131,7 @@ fn rate(
         op: Some(op),
         count: bytes / dtype.size(),
         sources: &list,
-        dests: &[CpuMem::new(dest.as_mut_ptr())],
+        dests: &[HostPtr::new(dest.as_mut_ptr())],
         finish: Finish::Final { ranks },
     };
     let mut device = CpuDevice::new();

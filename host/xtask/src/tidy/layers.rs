@@ -1,5 +1,6 @@
 //! Dependencies point one way: core <- drivers/api <- {drivers, runtime} <- {host, boards}.
-//! Drivers and the runtime never know each other; the simulator may use both.
+//! Drivers and the runtime never know each other; the simulator may use both. `drivers/gpu` is what
+//! the GPU drivers share.
 //!
 //! Dev-dependencies are free: a driver's tests may use the runtime. Every crate must also take the
 //! workspace's lints, or clippy would not see its long functions.
@@ -15,6 +16,7 @@ use std::path::Path;
 enum Layer {
     Core,
     Api,
+    Gpu,
     Driver,
     Runtime,
     Sim,
@@ -28,6 +30,7 @@ impl Layer {
         match folder {
             "no_std_core" => Some(Self::Core),
             "drivers/api" => Some(Self::Api),
+            "drivers/gpu" => Some(Self::Gpu),
             "runtime" => Some(Self::Runtime),
             "runtime/sim" => Some(Self::Sim),
             "host" => Some(Self::Host),
@@ -43,11 +46,18 @@ impl Layer {
         match self {
             Self::Core => &[],
             Self::Api => &[Self::Core],
-            Self::Driver | Self::Runtime => &[Self::Core, Self::Api],
-            Self::Sim => &[Self::Core, Self::Api, Self::Driver, Self::Runtime],
-            Self::Host => {
-                &[Self::Core, Self::Api, Self::Driver, Self::Runtime, Self::Sim, Self::Host]
-            }
+            Self::Gpu | Self::Runtime => &[Self::Core, Self::Api],
+            Self::Driver => &[Self::Core, Self::Api, Self::Gpu],
+            Self::Sim => &[Self::Core, Self::Api, Self::Gpu, Self::Driver, Self::Runtime],
+            Self::Host => &[
+                Self::Core,
+                Self::Api,
+                Self::Gpu,
+                Self::Driver,
+                Self::Runtime,
+                Self::Sim,
+                Self::Host,
+            ],
             Self::Board => &[Self::Core, Self::Api, Self::Driver, Self::Runtime, Self::Board],
         }
     }
