@@ -4,6 +4,7 @@ use crate::element::{Element, Reduction};
 use crate::error::Error;
 use crate::member::{CALLS_MAX, Call, MEMBERS_MAX, Member};
 use crate::planner::{Choice, PlanOptions, WINDOW_MAX};
+use crate::seat::Seat;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -219,9 +220,17 @@ impl GroupBuilder {
         let options = PlanOptions { ranks, choice, order, chunk, window };
         let started = Instant::now();
         let ends = fabric(usize::from(members), CALLS_MAX, WINDOW_MAX);
+        let mut seats = Seat::row(usize::from(members)).into_iter().flatten();
         let member = |(rank, (links, bell))| {
-            let mut member =
-                Member::new(rank as u16, options.clone(), self.timeout, links, bell, started);
+            let mut member = Member::new(
+                rank as u16,
+                options.clone(),
+                self.timeout,
+                links,
+                bell,
+                seats.next(),
+                started,
+            );
             member.interrupt = self.interrupt.clone();
             member
         };

@@ -23,6 +23,7 @@ mod member;
 mod memory;
 mod pending;
 mod planner;
+mod seat;
 mod wait;
 
 pub use element::{Element, F8E4M3, F8E5M2, Reduction, Weight, Weighted};

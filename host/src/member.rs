@@ -4,6 +4,7 @@ use crate::error::Error;
 use crate::memory::Scratch;
 use crate::pending::Held;
 use crate::planner::{Plan, PlanOptions, WINDOW_MAX};
+use crate::seat::Seat;
 use crate::wait::{Patience, Waiter};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -103,6 +104,7 @@ pub struct Member {
     started: Instant,
     bell: Arc<Bell>,
     patience: Patience,
+    seat: Option<Seat>,
     engine: Box<HostEngine>,
     scratch: [Scratch; CALLS_MAX],
     last: Option<Prepared>,
@@ -119,6 +121,7 @@ impl Member {
         timeout: Duration,
         links: Vec<Option<SpanLink<HostPtr>>>,
         bell: Arc<Bell>,
+        seat: Option<Seat>,
         started: Instant,
     ) -> Self {
         let patience = Patience::new(links.len());
@@ -130,6 +133,7 @@ impl Member {
             started,
             bell,
             patience,
+            seat,
             engine: Box::new(Engine::new(rank, 0, CpuDevice::new(), links)),
             scratch: [const { Scratch::empty() }; CALLS_MAX],
             last: None,
@@ -252,7 +256,7 @@ impl Member {
         loop {
             if self.engine.poll() {
                 waiter.reset();
-            } else if let Some(now) = waiter.idle(&self.bell) {
+            } else if let Some(now) = waiter.idle(&self.bell, &mut self.seat) {
                 self.pass_time(op_id, now);
             }
             if let Some(result) = self.engine.result(op_id) {

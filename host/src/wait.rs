@@ -1,5 +1,6 @@
 //! How a member waits: first spin, then let others run, then sleep.
 
+use crate::seat::Seat;
 use std::time::Instant;
 use unisono_link_span::Bell;
 
@@ -44,7 +45,7 @@ impl Waiter {
     }
 
     /// Nothing happened: waits a little. Returns the time if it is worth looking at deadlines.
-    pub fn idle(&mut self, bell: &Bell) -> Option<unisono_core::Instant> {
+    pub fn idle(&mut self, bell: &Bell, seat: &mut Option<Seat>) -> Option<unisono_core::Instant> {
         self.idle = self.idle.saturating_add(1);
         let Patience { spins, yields } = self.patience;
         let asleep = self.idle > spins + yields;
@@ -53,6 +54,11 @@ impl Waiter {
         } else if self.idle <= spins {
             std::hint::spin_loop();
         } else if !asleep {
+            if self.idle == spins + 1
+                && let Some(seat) = seat
+            {
+                seat.settle();
+            }
             std::thread::yield_now();
         } else {
             bell.sleep();
