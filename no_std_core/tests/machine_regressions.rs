@@ -106,7 +106,8 @@ impl Room for Roomy {
 /// chunk 0 first, although rank 1's part of it is here already.
 #[test]
 fn frames_go_out_before_folds() {
-    let case = Case::new(direct(2), Kind::AllReduce, 2, 2);
+    let mut case = Case::new(direct(2), Kind::AllReduce, 2, 2);
+    case.eager = 2;
     let mut machines = [0, 1].map(|rank| {
         let mut machine = Machine::<u64, 4, 16, 2>::new();
         machine.start(&case.config(rank, 1), u64::MAX).unwrap();
