@@ -171,6 +171,7 @@ where
     /// Does what can be done now; true if anything was.
     pub fn poll(&mut self) -> bool {
         let mut worked = self.complete();
+        self.links.iter_mut().flatten().for_each(Link::poll);
         for index in 0..OPS {
             match self.slots[index].state {
                 State::Running | State::Failing(_) => {

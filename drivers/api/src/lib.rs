@@ -1,4 +1,5 @@
-//! The driver contract of unisono: what a [`Device`] and a [`Link`] promise to the engine.
+//! The driver contract of unisono: what a [`Device`] and a [`Link`] promise to the engine, and what
+//! a [`PacketLink`] and a [`Clock`] promise to links that are made of them.
 //!
 //! Rules that every driver keeps (after Tock's TRD3):
 //!
@@ -10,6 +11,8 @@
 
 pub mod device;
 pub mod link;
+pub mod packet;
 
 pub use device::{Copy, Device, DeviceCaps, Done, Fold, HostMemory, HostPtr, Memory, Token};
 pub use link::{Arrived, Incoming, Link, LinkCaps, LinkError, Outgoing};
+pub use packet::{Clock, PacketLink};
