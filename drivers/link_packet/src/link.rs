@@ -3,6 +3,7 @@
 use crate::Bytes;
 use crate::channel::Channel;
 use core::borrow::BorrowMut;
+use core::time::Duration;
 use unisono_core::reliable::{Config, Stats};
 use unisono_core::time::Instant;
 use unisono_core::wire::frame::Header;
@@ -18,6 +19,10 @@ pub struct MtuError {
     pub most: usize,
 }
 
+/// A port without room is given up only after it has been asked so often: a pause of this side is
+/// no fault of the port.
+const ASKED: u32 = 1000;
+
 /// Where a packet of a reliable machine names its session.
 const SESSION_AT: usize = 4;
 
@@ -32,6 +37,9 @@ pub struct ReliableLink<P, C, B, S, const WINDOW: usize, const MTU: usize, const
     channels: S,
     /// The peer is silent, or the port is closed.
     closed: bool,
+    /// Since when the port has had no room, and how often it was asked.
+    stuck: Option<(Instant, u32)>,
+    silence: Duration,
     foreign: u64,
 }
 
@@ -69,8 +77,9 @@ where
             let keep_alive = config.keep_alive.filter(|_| index == 0);
             channel.reset(Config { session, keep_alive, ..config });
         }
-        let session = config.session;
-        Ok(Self { port, clock, bytes, session, channels, closed: false, foreign: 0 })
+        let Config { session, silence, .. } = config;
+        let (closed, stuck, foreign) = (false, None, 0);
+        Ok(Self { port, clock, bytes, session, channels, closed, stuck, silence, foreign })
     }
 
     /// What carries the packets.
@@ -171,6 +180,17 @@ where
         }
     }
 
+    /// A port that has no room for as long as a peer may be silent never will.
+    fn notice_stuck(&mut self, now: Instant) {
+        if self.port.has_room() {
+            self.stuck = None;
+            return;
+        }
+        let (since, asked) = self.stuck.get_or_insert((now, 0));
+        *asked = asked.saturating_add(1);
+        self.closed |= *asked > ASKED && now - *since >= self.silence;
+    }
+
     /// A peer that is silent on one channel is gone for all of them.
     fn notice_end(&mut self) {
         self.closed |= self.channels.borrow().iter().any(|c| c.broken() == Some(LinkError::Closed));
@@ -212,6 +232,7 @@ where
             }
             self.pump(index, now);
         }
+        self.notice_stuck(now);
         self.notice_end();
     }
 

@@ -1,26 +1,28 @@
 //! For links over packets: a cable, what goes wrong on it, and time that tests let pass.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 use unisono_core::Instant;
 use unisono_driver::{Clock, LinkError, PacketLink};
 
 /// A clock that stands still until a test moves it; its copies show the same time.
 #[derive(Clone, Debug, Default)]
-pub struct TestClock(Rc<Cell<u64>>);
+pub struct TestClock(Arc<AtomicU64>);
 
 impl TestClock {
     /// Lets time pass.
     pub fn pass(&self, time: Duration) {
-        self.0.set(self.0.get() + time.as_nanos() as u64);
+        self.0.fetch_add(time.as_nanos() as u64, Relaxed);
     }
 }
 
 impl Clock for TestClock {
     fn now(&self) -> Instant {
-        Instant::from_nanos(self.0.get())
+        Instant::from_nanos(self.0.load(Relaxed))
     }
 }
 

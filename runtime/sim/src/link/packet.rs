@@ -163,7 +163,7 @@ impl End {
     /// A packet has come in.
     pub fn handle_packet(&mut self, bytes: &[u8]) {
         self.link.handle_packet(bytes);
-        self.pump();
+        self.handle();
     }
 
     /// The timer may be due.
@@ -171,24 +171,25 @@ impl End {
         if self.timer_at <= self.hub.now() {
             self.timer_at = u64::MAX;
         }
-        self.pump();
+        self.handle();
     }
 
     /// The link begins its keep-alive.
     pub fn begin(&mut self) {
-        self.pump();
+        self.handle();
     }
 
-    /// Lets the link do its own work, sets the timer, tells the member of news.
-    fn pump(&mut self) {
-        self.link.poll();
-        self.set_timer();
+    /// Something has happened to the link: if there is news, its member gets round to it.
+    fn handle(&mut self) {
+        self.pump();
         if self.link.has_news() {
             self.hub.wake(self.me);
         }
     }
 
-    fn set_timer(&mut self) {
+    /// Lets the link do its own work and sets the timer.
+    fn pump(&mut self) {
+        self.link.poll();
         if let Some(at) = self.link.poll_timeout() {
             let at = at.as_nanos() - self.ahead;
             if at < self.timer_at {
