@@ -16,13 +16,12 @@
 //! here make two of them reduce.
 #![cfg_attr(not(test), no_std)]
 
-mod device;
 mod link;
 mod node;
 mod parts;
 mod place;
 
-pub use device::ScalarDevice;
+pub use unisono_device_scalar::ScalarDevice;
 pub use link::{End, PacketLink};
 pub use node::Node;
 pub use parts::{fold, machine, planner, reliable};

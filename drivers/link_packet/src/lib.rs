@@ -36,4 +36,4 @@ mod link;
 
 pub use bytes::{Bytes, HostBytes};
 pub use channel::Channel;
-pub use link::{MtuError, ReliableLink};
+pub use link::{MtuError, ReliableLink, session};

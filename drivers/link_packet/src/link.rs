@@ -5,6 +5,7 @@ use crate::channel::Channel;
 use core::borrow::BorrowMut;
 use core::time::Duration;
 use unisono_core::reliable::{Config, Stats};
+use unisono_core::route::Rank;
 use unisono_core::time::Instant;
 use unisono_core::wire::frame::Header;
 use unisono_driver::{Clock, Incoming, Link, LinkCaps, LinkError, Outgoing, PacketLink};
@@ -17,6 +18,14 @@ pub struct MtuError {
     pub mtu: usize,
     /// Most bytes that the port takes.
     pub most: usize,
+}
+
+/// The session of the link between two members in an epoch: the same for both, another one for each
+/// pair and each of the last 8192 epochs. Members are below 128; up to 32 channels.
+#[must_use]
+pub const fn session(epoch: u32, a: Rank, b: Rank) -> u32 {
+    let (low, high) = if a < b { (a, b) } else { (b, a) };
+    epoch << 19 | (low as u32 & 127) << 12 | (high as u32 & 127) << 5
 }
 
 /// A port without room is given up only after it has been asked so often: a pause of this side is
