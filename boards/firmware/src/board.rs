@@ -2,6 +2,7 @@
 
 use unisono_core::route::Rank;
 use unisono_core::time::Instant;
+use unisono_core::wire::board::Join;
 use unisono_driver::{Device, HostPtr, Link};
 
 /// What only the board knows.
@@ -32,8 +33,9 @@ pub trait Board {
     /// Most sources of one fold of such a device.
     fn sources_max(&self) -> u16;
 
-    /// A link to a member of the next group; `None` if there is no way to it.
-    fn link(&mut self, peer: Rank) -> Option<Self::Link>;
+    /// A link to a member of the group that the board is about to join; `None` if there is no way
+    /// to it. The links of the group before are gone.
+    fn link(&mut self, join: &Join, peer: Rank) -> Option<Self::Link>;
 
     /// Bytes of the largest payload that a link carries.
     fn payload_max(&self) -> u32;

@@ -175,7 +175,7 @@ impl<'a, B: Board, const C: usize, const W: usize, const R: usize, const P: usiz
         let Join { epoch, rank, members, next_op } = join;
         let mut links: Vec<Option<B::Link>, P> = Vec::new();
         for peer in 0..members {
-            let link = if peer == rank { None } else { self.board.link(peer) };
+            let link = if peer == rank { None } else { self.board.link(&join, peer) };
             let missing = link.is_none() && peer != rank;
             if missing || links.push(link).is_err() {
                 defmt::error!("no link to member {=u16} of {=u16}", peer, members);

@@ -5,6 +5,7 @@ use crate::log;
 use embedded_io::{ErrorType, Read, ReadReady, Write, WriteReady};
 use unisono_core::route::Rank;
 use unisono_core::time::Instant;
+use unisono_core::wire::board::Join;
 use unisono_driver::{Device, HostPtr, Memory};
 use unisono_link_window::{
     Area, Bus, PipeError, PipeReader, PipeWriter, Reading, Region, RegionError, WindowLink,
@@ -115,7 +116,7 @@ impl<P: Platform> Board for WindowBoard<P> {
         self.platform.sources_max()
     }
 
-    fn link(&mut self, peer: Rank) -> Option<Self::Link> {
+    fn link(&mut self, _: &Join, peer: Rank) -> Option<Self::Link> {
         WindowLink::new(&self.region, peer, Reading::Copied, P::Bus::default()).ok()
     }
 

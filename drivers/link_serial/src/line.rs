@@ -38,6 +38,7 @@ pub struct Line<IO, const LINE: usize, const INBOX: usize> {
     left: usize,
     spoilt: u64,
     lost: u64,
+    closed: bool,
 }
 
 impl<IO, const LINE: usize, const INBOX: usize> Line<IO, LINE, INBOX> {
@@ -67,6 +68,7 @@ impl<IO, const LINE: usize, const INBOX: usize> Line<IO, LINE, INBOX> {
             left: 0,
             spoilt: 0,
             lost: 0,
+            closed: false,
         }
     }
 
@@ -91,6 +93,17 @@ impl<IO, const LINE: usize, const INBOX: usize> Line<IO, LINE, INBOX> {
     #[must_use]
     pub const fn lost(&self) -> u64 {
         self.lost
+    }
+
+    /// Ends all links over the line, because its other end is gone.
+    pub const fn close(&mut self) {
+        self.closed = true;
+    }
+
+    /// Is the line closed, by [`Line::close`] or by the end of its stream?
+    #[must_use]
+    pub const fn is_closed(&self) -> bool {
+        self.closed
     }
 
     /// Somebody listens at a port from now on, or no longer.
@@ -211,7 +224,12 @@ where
                 return;
             }
             let mut bytes = [0; INPUT];
-            let Ok(len @ 1..) = self.io.read(&mut bytes) else { return };
+            // What a stream fails to read is lost; one that has ended is ready and gives nothing.
+            let Ok(len) = self.io.read(&mut bytes) else { return };
+            if len == 0 {
+                self.closed = true;
+                return;
+            }
             // As long as the room.
             let _ = self.input.extend_from_slice(bytes.get(..len).unwrap_or_default());
         }

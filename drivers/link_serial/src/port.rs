@@ -65,7 +65,7 @@ where
 
     fn has_room(&mut self) -> bool {
         // Sending into a line that is gone says so.
-        self.line.with(Line::has_room).unwrap_or(true)
+        self.line.with(|line| line.has_room() || line.is_closed()).unwrap_or(true)
     }
 
     fn send(&mut self, datagram: &[u8]) -> Result<(), LinkError> {
@@ -73,6 +73,10 @@ where
     }
 
     fn receive(&mut self, into: &mut [u8]) -> Result<Option<usize>, LinkError> {
-        self.line.with(|line| line.receive(self.number, into)).ok_or(LinkError::Closed)
+        let receive = |line: &mut Line<IO, LINE, INBOX>| match line.receive(self.number, into) {
+            None if line.is_closed() => Err(LinkError::Closed),
+            received => Ok(received),
+        };
+        self.line.with(receive).unwrap_or(Err(LinkError::Closed))
     }
 }
