@@ -30,7 +30,7 @@ fn schedules(ranks: u16) -> Vec<Schedule> {
 fn call(schedule: Schedule) -> Call {
     Call {
         op_id: u64::MAX,
-        role: Role::Rank { input: u32::MAX, output: u32::MAX },
+        role: Role::Rank { input: u32::MAX, output: u32::MAX, in_place: true },
         schedule,
         kind: Kind::Broadcast,
         ranks: u16::MAX,
@@ -124,7 +124,7 @@ fn a_call_becomes_the_configuration_that_it_names() {
     let config = call.config(7, 3, now);
     assert_eq!((config.epoch, config.rank, config.op_id), (7, 3, u64::MAX));
     assert_eq!(config.schedule_print, schedule.fingerprint());
-    assert!(config.in_place, "one offset for input and output");
+    assert!(config.in_place);
     assert_eq!(config.deadline, Some(Instant::from_nanos(20_000_005)));
     call.timeout_ms = 0;
     call.role = Role::Aggregator;

@@ -76,7 +76,7 @@ impl<B: Board, const C: usize, const W: usize, const R: usize, const P: usize>
         let (input, output) = match call.role {
             // The machine never touches buffers of length 0.
             Role::Aggregator if config.rank >= config.layout.ranks => (scratch, scratch),
-            Role::Rank { input, output } if config.rank < config.layout.ranks => {
+            Role::Rank { input, output, .. } if config.rank < config.layout.ranks => {
                 let bytes = |elems| config.bytes(elems, Form::Leaf);
                 let (in_bytes, out_bytes) = (
                     bytes(config.layout.input_len(config.rank)),

@@ -19,8 +19,10 @@ pub mod cpu;
 mod exceptions;
 pub mod pci;
 mod platform;
+mod run;
 
 pub use platform::{Platform, Work};
+pub use run::{panic, run};
 
 /// Exit code: there is no ivshmem device, or not enough memory space for it.
 pub const NO_WINDOW: i32 = 2;

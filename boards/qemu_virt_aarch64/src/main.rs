@@ -1,112 +1,16 @@
-//! The image: finds the window, starts the second core, and is a member for ever.
+//! The image.
 #![no_std]
 #![no_main]
 
 use aarch64_rt::entry;
-use core::cell::UnsafeCell;
-use core::panic::PanicInfo;
-use qemu_virt_aarch64_board::cpu::{self, Outer, Sleep};
-use qemu_virt_aarch64_board::{
-    NO_SECOND_CORE, NO_WINDOW, PANICKED, Platform, WINDOW_ABI, exit, pci,
-};
-use spin::Once;
-use static_cell::StaticCell;
-use unisono_device_cpu::{CpuDevice, CpuError};
-use unisono_driver::HostPtr;
-use unisono_firmware::duo::{Back, Ends, Queues};
-use unisono_firmware::window::{WindowBoard, log_pipe};
-use unisono_firmware::{Backoff, Line, Member, Room, add_rate, build_id, panicked};
-use unisono_link_window::{Region, RegionError};
-
-/// Calls in flight, chunks in flight, moves of a route, members.
-const CALLS: usize = 2;
-const WINDOW: usize = 16;
-const MOVES: usize = 34;
-const MEMBERS: usize = 16;
-
-/// Bytes of slots for each call.
-const SLOTS: usize = 64 << 10;
-
-#[repr(align(64))]
-struct Slots(UnsafeCell<[[u8; SLOTS]; CALLS]>);
-
-// SAFETY: only the address is shared; the engine says which call uses what.
-unsafe impl Sync for Slots {}
-
-static SCRATCH: Slots = Slots(UnsafeCell::new([[0; SLOTS]; CALLS]));
-static REGION: Once<Region> = Once::new();
-static QUEUES: StaticCell<Queues<CpuError>> = StaticCell::new();
-static ENDS: StaticCell<Ends<'static, CpuError>> = StaticCell::new();
-static ROOM: StaticCell<Room> = StaticCell::new();
-static MEMBER: StaticCell<Member<'static, WindowBoard<Platform>, CALLS, WINDOW, MOVES, MEMBERS>> =
-    StaticCell::new();
 
 entry!(main);
 
 fn main(_: u64, _: u64, _: u64, _: u64) -> ! {
-    let mut backoff = Backoff::new(Sleep::new());
-    let Some(window) = pci::find_window() else { exit(NO_WINDOW) };
-    let region = loop {
-        match Region::open(window.clone()) {
-            Ok(region) => break region,
-            Err(RegionError::NoRegion) => backoff.wait(),
-            Err(_) => exit(WINDOW_ABI),
-        }
-    };
-    REGION.call_once(|| region.clone());
-    let rate = add_rate(&mut CpuDevice::new(), cpu::now);
-    let (ends, back) = QUEUES.init(Queues::new()).split();
-    if !cpu::start_second(move || fold(back)) {
-        exit(NO_SECOND_CORE);
-    }
-    let platform = Platform::new(ENDS.init(ends), build_id(note()), rate);
-    let scratch = (HostPtr::new(SCRATCH.0.get().cast()), SLOTS as u32);
-    // SAFETY: the scratch is a static, used here only, with room for `CALLS` calls.
-    let board = match unsafe { WindowBoard::new(platform, region, scratch) } {
-        Ok(board) => board,
-        Err(_) => exit(WINDOW_ABI),
-    };
-    let member = MEMBER.init(Member::new(board, Line::new(ROOM.init(Line::room()))));
-    defmt::info!("started: {=u32} f32 elements/ms", rate);
-    loop {
-        if member.step() {
-            backoff.reset();
-        } else {
-            backoff.wait();
-        }
-    }
+    qemu_virt_aarch64_board::run(|| ())
 }
-
-/// What the second core does.
-fn fold(mut back: Back<'static, CpuError>) {
-    let mut device = CpuDevice::new();
-    let mut backoff = Backoff::new(Sleep::new());
-    loop {
-        if back.turn(&mut device) {
-            backoff.reset();
-        } else {
-            backoff.wait();
-        }
-    }
-}
-
-/// The note that the linker has put the build id into.
-fn note() -> &'static [u8] {
-    unsafe extern "C" {
-        static build_id_begin: u8;
-        static build_id_end: u8;
-    }
-    let (begin, end) = (&raw const build_id_begin, &raw const build_id_end);
-    // SAFETY: `link.ld` puts the symbols around the note.
-    unsafe { core::slice::from_raw_parts(begin, end.addr() - begin.addr()) }
-}
-
-defmt::timestamp!("{=u64:us}", cpu::now().as_nanos() / 1000);
 
 #[panic_handler]
-fn panic(info: &PanicInfo<'_>) -> ! {
-    if let Some(mut pipe) = REGION.get().and_then(|region| log_pipe::<Outer>(region).ok()) {
-        panicked(info, |bytes| pipe.put(bytes).unwrap_or(0));
-    }
-    exit(PANICKED)
+fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
+    qemu_virt_aarch64_board::panic(info)
 }

@@ -10,9 +10,11 @@
 #![no_std]
 
 pub mod device;
+mod either;
 pub mod link;
 pub mod packet;
 
 pub use device::{Copy, Device, DeviceCaps, Done, Fold, HostMemory, HostPtr, Memory, Token};
+pub use either::Either;
 pub use link::{Arrived, Incoming, Link, LinkCaps, LinkError, Outgoing};
 pub use packet::{Clock, PacketLink};

@@ -118,8 +118,8 @@ pub enum FromBoard {
     Log,
 }
 
-/// What a board is and can do.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// What a board is and can do; by default nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
     /// Name of the kind of board.
     pub name: String<NAME_MAX>,
@@ -169,12 +169,14 @@ pub struct Join {
 pub enum Role {
     /// It folds what others have and has no data of its own.
     Aggregator,
-    /// It has a tensor, in its tensor memory. In place if the two offsets are the same.
+    /// It has a tensor, in its tensor memory.
     Rank {
         /// Byte offset of the input.
         input: u32,
         /// Byte offset of the output.
         output: u32,
+        /// As in [`Config`]: each chunk's input and output are at the same place.
+        in_place: bool,
     },
 }
 
@@ -224,7 +226,7 @@ impl Call {
     /// The configuration for `rank`; its engine fills in what device and links allow.
     #[must_use]
     pub fn config(&self, epoch: u32, rank: Rank, now: Instant) -> Config {
-        let in_place = matches!(self.role, Role::Rank { input, output } if input == output);
+        let in_place = matches!(self.role, Role::Rank { in_place: true, .. });
         let timeout = Duration::from_millis(self.timeout_ms.into());
         Config {
             epoch,

@@ -7,7 +7,7 @@ use remote::{Remote, serve, serve_here};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use unisono_driver::{HostPtr, Link};
+use unisono_driver::{Either, HostPtr};
 use unisono_link_window::{Area, Coherent, Reading, Region, Shape, Window, WindowLink};
 use unisono_testkit::link::{LinkHarness, link_suite};
 
@@ -67,10 +67,7 @@ fn passes_the_suite_by_copies_and_in_place() {
 }
 
 /// One end, here or elsewhere.
-enum Either {
-    Here(End),
-    There(Remote),
-}
+type Anywhere = Either<End, Remote>;
 
 /// The other end is in another thread, or in another process.
 struct Apart {
@@ -93,9 +90,9 @@ impl Apart {
 const CHILD: &str = "UNISONO_TEST_BOARD";
 
 impl LinkHarness for Apart {
-    type Link = Either;
+    type Link = Anywhere;
 
-    fn pair(&mut self) -> (Either, Either) {
+    fn pair(&mut self) -> (Anywhere, Anywhere) {
         self.pairs += 1;
         let path = self.folder.path().join(self.pairs.to_string());
         let socket = path.with_extension("socket");
@@ -114,11 +111,11 @@ impl LinkHarness for Apart {
             std::thread::spawn(move || serve(there, board(&path, Reading::Copied)));
             here
         };
-        let ends = (Either::Here(host), Either::There(Remote::new(stream)));
+        let ends = (Either::A(host), Either::B(Remote::new(stream)));
         if self.swapped { (ends.1, ends.0) } else { ends }
     }
 
-    fn turn(&mut self, _: &mut [&mut Either]) {
+    fn turn(&mut self, _: &mut [&mut Anywhere]) {
         std::thread::yield_now();
     }
 }
@@ -167,104 +164,4 @@ fn a_region_can_be_used_again_after_clearing_its_link() {
         serve_here(a, b);
     }
     assert_eq!(region.other_abi(), Some(unisono_link_window::ABI));
-}
-
-impl Link for Either {
-    type Mem = HostPtr;
-
-    fn caps(&self) -> unisono_driver::LinkCaps {
-        match self {
-            Self::Here(end) => end.caps(),
-            Self::There(end) => end.caps(),
-        }
-    }
-
-    fn has_room(&mut self, channel: usize) -> bool {
-        match self {
-            Self::Here(end) => end.has_room(channel),
-            Self::There(end) => end.has_room(channel),
-        }
-    }
-
-    unsafe fn send(
-        &mut self,
-        channel: usize,
-        header: &unisono_core::wire::frame::Header,
-        payload: unisono_driver::Outgoing<HostPtr>,
-        token: u32,
-    ) -> Result<(), unisono_driver::LinkError> {
-        // SAFETY: passed on.
-        unsafe {
-            match self {
-                Self::Here(end) => end.send(channel, header, payload, token),
-                Self::There(end) => end.send(channel, header, payload, token),
-            }
-        }
-    }
-
-    fn poll_sent(&mut self, channel: usize) -> Option<u32> {
-        match self {
-            Self::Here(end) => end.poll_sent(channel),
-            Self::There(end) => end.poll_sent(channel),
-        }
-    }
-
-    fn poll_frame(
-        &mut self,
-        channel: usize,
-    ) -> Result<Option<unisono_driver::Incoming<HostPtr>>, unisono_driver::LinkError> {
-        match self {
-            Self::Here(end) => end.poll_frame(channel),
-            Self::There(end) => end.poll_frame(channel),
-        }
-    }
-
-    fn take(&mut self, channel: usize) {
-        match self {
-            Self::Here(end) => end.take(channel),
-            Self::There(end) => end.take(channel),
-        }
-    }
-
-    unsafe fn receive(
-        &mut self,
-        channel: usize,
-        into: Option<HostPtr>,
-    ) -> Result<bool, unisono_driver::LinkError> {
-        // SAFETY: passed on.
-        unsafe {
-            match self {
-                Self::Here(end) => end.receive(channel, into),
-                Self::There(end) => end.receive(channel, into),
-            }
-        }
-    }
-
-    fn enter(&mut self, channel: usize, handle: u32) -> bool {
-        match self {
-            Self::Here(end) => end.enter(channel, handle),
-            Self::There(end) => end.enter(channel, handle),
-        }
-    }
-
-    fn exit(&mut self, channel: usize, handle: u32) {
-        match self {
-            Self::Here(end) => end.exit(channel, handle),
-            Self::There(end) => end.exit(channel, handle),
-        }
-    }
-
-    fn release(&mut self, channel: usize, handle: u32) {
-        match self {
-            Self::Here(end) => end.release(channel, handle),
-            Self::There(end) => end.release(channel, handle),
-        }
-    }
-
-    fn withdraw(&mut self, channel: usize) -> bool {
-        match self {
-            Self::Here(end) => end.withdraw(channel),
-            Self::There(end) => end.withdraw(channel),
-        }
-    }
 }

@@ -3,7 +3,7 @@
 use super::report::{Counts, Outcome};
 use crate::project::Project;
 use crate::toolchain::{self, TARGETS};
-use crate::{cmd, demo, install, size, tidy};
+use crate::{boards, cmd, demo, install, size, tidy};
 use anyhow::{Result, bail};
 use std::io::Write;
 use std::process::Command;
@@ -62,7 +62,7 @@ pub const PARTS: &[Part] = &[
     },
     Part {
         name: "bare-metal",
-        about: "core, driver contract, runtime and CPU device build without std",
+        about: "core, contract, runtime and firmware's drivers build without std",
         mandatory: true,
         slow: true,
         run: bare_metal,
@@ -75,6 +75,13 @@ pub const PARTS: &[Part] = &[
         run: |project| size::run(project, &size::Options::default()).map(one),
     },
     Part {
+        name: "boards",
+        about: "firmware under QEMU: all collectives to the bit, and every fault an error in time",
+        mandatory: true,
+        slow: true,
+        run: emulated,
+    },
+    Part {
         name: "demo",
         about: "the main job: four CPU ranks reduce the shipped gradients",
         mandatory: true,
@@ -84,11 +91,16 @@ pub const PARTS: &[Part] = &[
 ];
 
 /// Crates that must build for every target without an operating system.
-const BARE_METAL: [&str; 4] =
-    ["unisono-core", "unisono-driver", "unisono-runtime", "unisono-device-cpu"];
+const BARE_METAL: [&str; 5] = [
+    "unisono-core",
+    "unisono-driver",
+    "unisono-runtime",
+    "unisono-device-cpu",
+    "unisono-link-window",
+];
 
 /// Firmware crates that clippy can look at, and tests can run, on the host.
-const BOARDS_ON_HOST: [&str; 1] = ["size_probe"];
+const BOARDS_ON_HOST: [&str; 2] = ["size_probe", "unisono-firmware"];
 
 /// A part that is one check counts as one.
 fn one((): ()) -> Outcome {
@@ -170,6 +182,18 @@ fn counted(command: &mut Command, out: &mut impl Write) -> Result<Outcome> {
         bail!("`{}` ran no test", cmd::shown(command));
     }
     Ok(Outcome::Ran(counts))
+}
+
+fn emulated(project: &Project) -> Result<Outcome> {
+    if let Err(error) = boards::emulators() {
+        return Ok(Outcome::CannotRun(format!("{error:#}")));
+    }
+    let images = boards::build_all(project)?;
+    let mut cargo = project.cargo();
+    cargo.env(boards::IMAGES, images).args(["test", "--locked", "--no-fail-fast"]);
+    cargo.args(["--package", "unisono-offload-dpu", "--features", "boards"]);
+    cargo.args(["--test", "conformance", "--test", "faults"]);
+    counted(&mut cargo, &mut std::io::stdout())
 }
 
 fn bare_metal(project: &Project) -> Result<Outcome> {

@@ -1,0 +1,23 @@
+//! The host's side of a board: a SmartNIC or DPU core that runs unisono's firmware and is a member
+//! of a group.
+//!
+//! [`Board::start`] starts one (today: an image under QEMU, behind a memory window), finds out what
+//! it can do ([`Board::identity`]), and refuses what does not fit: another version, another image
+//! than the one that was asked for, no answer in time. [`Board::join`] makes it a member and hands
+//! out the host's ends of its links; [`Board::begin`] and [`Board::finish`] make calls.
+//!
+//! A thread watches the board: it decodes what the board logs (defmt) into this program's log
+//! (`tracing`, with the board's name and time), and if the board dies or falls silent it closes the
+//! board's links, so that no rank waits for it. Every error names the board.
+
+mod board;
+mod error;
+mod image;
+mod keeper;
+mod line;
+mod machine;
+
+pub use board::{Board, Options};
+pub use error::{BoardError, Problem};
+pub use image::Image;
+pub use machine::Machine;

@@ -1,0 +1,92 @@
+//! Machines that can be started here.
+
+use std::path::Path;
+use std::process::Command;
+
+/// A kind of machine, and how it is started.
+#[derive(Debug)]
+pub struct Machine {
+    /// Name, as in `--on dpu:NAME`.
+    pub name: &'static str,
+    /// File name of its image.
+    pub image: &'static str,
+    /// ELF machine number of its images.
+    pub(crate) elf: u16,
+    program: &'static str,
+    args: &'static [&'static str],
+    /// How the image is loaded; `{}` is its path.
+    load: [&'static str; 2],
+}
+
+/// What all of QEMU's machines get: no screen, no network, exit codes by semihosting.
+const QEMU: &[&str] = &[
+    "-display",
+    "none",
+    "-monitor",
+    "none",
+    "-serial",
+    "none",
+    "-nic",
+    "none",
+    "-semihosting-config",
+    "enable=on,target=native",
+];
+
+impl Machine {
+    /// QEMU's aarch64 `virt` machine with two Cortex-A72.
+    pub const QEMU_AARCH64: Self = Self {
+        name: "qemu-aarch64",
+        image: "qemu_virt_aarch64",
+        elf: object::elf::EM_AARCH64.0,
+        program: "qemu-system-aarch64",
+        args: &["-M", "virt", "-cpu", "cortex-a72", "-smp", "2", "-m", "128M"],
+        load: ["-kernel", "{}"],
+    };
+
+    /// QEMU's riscv64 `virt` machine, whose image uses neither floating-point registers nor
+    /// compressed floating-point instructions.
+    pub const QEMU_RISCV64: Self = Self {
+        name: "qemu-riscv64",
+        image: "qemu_virt_riscv64",
+        elf: object::elf::EM_RISCV.0,
+        program: "qemu-system-riscv64",
+        args: &["-M", "virt", "-cpu", "rv64,f=off,d=off", "-bios", "none", "-m", "128M"],
+        load: ["-device", "loader,cpu-num=0,file={}"],
+    };
+
+    /// All of them.
+    pub const ALL: [&'static Self; 2] = [&Self::QEMU_AARCH64, &Self::QEMU_RISCV64];
+
+    /// The machine of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<&'static Self> {
+        Self::ALL.into_iter().find(|machine| machine.name == name)
+    }
+
+    /// The program that runs it.
+    #[must_use]
+    pub const fn program(&self) -> &'static str {
+        self.program
+    }
+
+    /// Can it be started here? That is, does its program answer.
+    #[must_use]
+    pub fn is_here(&self) -> bool {
+        let mut command = Command::new(self.program);
+        command.arg("--version").stdout(std::process::Stdio::null());
+        command.stderr(std::process::Stdio::null()).status().is_ok_and(|s| s.success())
+    }
+
+    /// Runs an image with a window that is the file `window`.
+    pub(crate) fn command(&self, image: &Path, window: &Path, bytes: u64) -> Command {
+        let mut command = Command::new(self.program);
+        command.args(self.args).args(QEMU);
+        let path = window.display();
+        command.arg("-object");
+        command.arg(format!("memory-backend-file,id=window,size={bytes},mem-path={path},share=on"));
+        command.args(["-device", "ivshmem-plain,memdev=window"]);
+        let [option, value] = self.load;
+        command.arg(option).arg(value.replace("{}", &image.display().to_string()));
+        command
+    }
+}
