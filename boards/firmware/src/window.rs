@@ -2,13 +2,12 @@
 
 use crate::board::{Board, Descr};
 use crate::log;
-use embedded_io::{ErrorType, Read, ReadReady, Write, WriteReady};
 use unisono_core::route::Rank;
 use unisono_core::time::Instant;
 use unisono_core::wire::board::Join;
 use unisono_driver::{Device, HostPtr, Memory};
 use unisono_link_window::{
-    Area, Bus, PipeError, PipeReader, PipeWriter, Reading, Region, RegionError, WindowLink,
+    Area, Bus, PipeReader, PipeWriter, Pipes, Reading, Region, RegionError, WindowLink,
 };
 
 /// What a board with a window still has to bring.
@@ -26,13 +25,6 @@ pub trait Platform {
     fn device(&mut self) -> Self::Device;
     /// See [`Board::sources_max`].
     fn sources_max(&self) -> u16;
-}
-
-/// The control pipes.
-#[derive(Debug)]
-pub struct Pipes<B> {
-    from_host: PipeReader<B>,
-    to_host: PipeWriter<B>,
 }
 
 /// A board behind a window.
@@ -63,8 +55,8 @@ impl<P: Platform> WindowBoard<P> {
         scratch: (HostPtr, u32),
     ) -> Result<Self, RegionError> {
         let bus = P::Bus::default;
-        let from_host = PipeReader::new(&region, |a| matches!(a, Area::ToBoard(_)), bus())?;
-        let to_host = PipeWriter::new(&region, |a| matches!(a, Area::ToHost(_)), bus())?;
+        let from = PipeReader::new(&region, |a| matches!(a, Area::ToBoard(_)), bus())?;
+        let to = PipeWriter::new(&region, |a| matches!(a, Area::ToHost(_)), bus())?;
         let log = log_pipe(&region)?;
         let link = region.find(|area| matches!(area, Area::Link { .. }));
         let payload_max = match link {
@@ -78,7 +70,7 @@ impl<P: Platform> WindowBoard<P> {
             }
             _ => (scratch.0, 0),
         };
-        let pipes = Pipes { from_host, to_host };
+        let pipes = Pipes { from, to };
         Ok(Self { platform, region, pipes, log, scratch, memory, payload_max })
     }
 }
@@ -143,37 +135,5 @@ impl<P: Platform> Board for WindowBoard<P> {
         let n = log::take(&mut bytes);
         let taken = bytes.get(..n).unwrap_or(&[]);
         n > 0 && self.log.put(taken).is_ok()
-    }
-}
-
-impl<B> ErrorType for Pipes<B> {
-    type Error = PipeError;
-}
-
-impl<B: Bus> Read for Pipes<B> {
-    fn read(&mut self, buf: &mut [u8]) -> Result<usize, PipeError> {
-        self.from_host.read(buf)
-    }
-}
-
-impl<B: Bus> ReadReady for Pipes<B> {
-    fn read_ready(&mut self) -> Result<bool, PipeError> {
-        self.from_host.read_ready()
-    }
-}
-
-impl<B: Bus> Write for Pipes<B> {
-    fn write(&mut self, buf: &[u8]) -> Result<usize, PipeError> {
-        self.to_host.write(buf)
-    }
-
-    fn flush(&mut self) -> Result<(), PipeError> {
-        self.to_host.flush()
-    }
-}
-
-impl<B: Bus> WriteReady for Pipes<B> {
-    fn write_ready(&mut self) -> Result<bool, PipeError> {
-        self.to_host.write_ready()
     }
 }

@@ -4,10 +4,12 @@
 
 use core::cell::RefCell;
 use core::panic::PanicInfo;
+use cortex_m::interrupt::InterruptNumber;
+use cortex_m::peripheral::NVIC;
 use cortex_m_rt::{entry, exception};
 use embedded_io::Write;
 use qemu_mps2_cortex_m_board::clock::{SysTick, handle_tick};
-use qemu_mps2_cortex_m_board::uart::{UART0, UART1, UART2, Uart};
+use qemu_mps2_cortex_m_board::uart::{self, Uart};
 use qemu_mps2_cortex_m_board::{Blocks, BoardMember, LinkLine, Memory, Mps2, Parts, blocks};
 use static_cell::{ConstStaticCell, StaticCell};
 use unisono_firmware::{Line, Member, Room, build_id, log};
@@ -19,6 +21,11 @@ static ROOM: ConstStaticCell<Room> = ConstStaticCell::new(Line::room());
 static LINKS: StaticCell<LinkLine> = StaticCell::new();
 static MEMBER: StaticCell<BoardMember> = StaticCell::new();
 
+/// Which UART is for what; see the library.
+const CONTROL: usize = 0;
+const LINKS_UART: usize = 1;
+const LOG: usize = 2;
+
 /// Exit code after a panic, as a Rust program on a host has it.
 const PANICKED: i32 = 101;
 
@@ -26,12 +33,16 @@ const PANICKED: i32 = 101;
 fn main() -> ! {
     let Some(core) = cortex_m::Peripherals::take() else { exit(1) };
     // SAFETY: each UART is taken once, here.
-    let uart = |base| unsafe { Uart::new(base) };
+    let uart = |index| unsafe { Uart::new(index) };
+    for index in [CONTROL, LINKS_UART] {
+        // SAFETY: nothing here is protected by masked interrupts yet.
+        unsafe { NVIC::unmask(Irq(uart::input_interrupt(index) as u16)) };
+    }
     let parts = Parts {
         clock: SysTick::start(core.SYST),
-        control: uart(UART0),
-        links: LINKS.init_with(|| RefCell::new(SerialLine::new(uart(UART1)))),
-        log: uart(UART2),
+        control: uart(CONTROL),
+        links: LINKS.init_with(|| RefCell::new(SerialLine::new(uart(LINKS_UART)))),
+        log: uart(LOG),
         memory: MEMORY.take(),
         blocks: BLOCKS.init_with(blocks),
         build: build_id(note()),
@@ -39,7 +50,9 @@ fn main() -> ! {
     let member = MEMBER.init_with(|| Member::new(Mps2::new(parts), Line::new(ROOM.take())));
     defmt::info!("started");
     loop {
-        member.step();
+        if !member.step() {
+            uart::wait();
+        }
     }
 }
 
@@ -52,9 +65,25 @@ fn note() -> &'static [u8] {
     unsafe { &*(&raw const __note_start) }
 }
 
+/// An interrupt of the board, by its number.
+#[derive(Clone, Copy)]
+struct Irq(u16);
+
+// SAFETY: the numbers are the board's own.
+unsafe impl InterruptNumber for Irq {
+    fn number(self) -> u16 {
+        self.0
+    }
+}
+
 #[exception]
 fn SysTick() {
     handle_tick();
+}
+
+#[exception]
+unsafe fn DefaultHandler(number: i16) {
+    uart::handle_interrupt(number);
 }
 
 fn exit(code: i32) -> ! {
@@ -64,7 +93,7 @@ fn exit(code: i32) -> ! {
 #[panic_handler]
 fn panic(info: &PanicInfo<'_>) -> ! {
     // SAFETY: whatever used the UART before never runs again.
-    let mut uart = unsafe { Uart::new(UART2) };
+    let mut uart = unsafe { Uart::new(LOG) };
     log::panicked(info, |bytes| uart.write(bytes).unwrap_or(0));
     exit(PANICKED)
 }

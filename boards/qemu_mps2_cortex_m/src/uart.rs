@@ -1,62 +1,120 @@
-//! The UARTs of Arm's Cortex-M System Design Kit: one byte each way, polled.
+//! The UARTs of Arm's Cortex-M System Design Kit. They hold one byte each way, so an interrupt moves
+//! what comes in to a ring in RAM; what goes out is polled.
 
+use core::cell::RefCell;
 use core::convert::Infallible;
+use cortex_m::interrupt::{self, Mutex};
 use embedded_io::{ErrorType, Read, ReadReady, Write, WriteReady};
+use heapless::Deque;
 
-/// Base addresses of the UARTs of an AN386.
-pub const UART0: usize = 0x4000_4000;
-/// The second one.
-pub const UART1: usize = 0x4000_5000;
-/// The third one.
-pub const UART2: usize = 0x4000_6000;
+/// UARTs of an AN386 that can be used here: their base addresses.
+const BASES: [usize; 3] = [0x4000_4000, 0x4000_5000, 0x4000_6000];
+/// Bytes that wait to be read.
+const RING: usize = 128;
+
+type Ring = Mutex<RefCell<Deque<u8, RING>>>;
+static RINGS: [Ring; BASES.len()] = [const { Mutex::new(RefCell::new(Deque::new())) }; BASES.len()];
 
 const DATA: usize = 0x0;
 const STATE: usize = 0x4;
 const CTRL: usize = 0x8;
+const CLEAR: usize = 0xc;
 const BAUDDIV: usize = 0x10;
 /// In STATE: the one byte of the buffer is taken.
 const OUT_FULL: u32 = 1;
 const IN_FULL: u32 = 2;
-/// In CTRL: both directions are on.
+/// In CTRL: both directions are on; input interrupts.
 const ENABLE: u32 = 3;
+const INTERRUPTS: u32 = 8;
+/// In CLEAR: the interrupt of input.
+const INPUT: u32 = 2;
 /// 25 MHz / 217 = 115 200 Bd.
 const DIVIDER: u32 = 217;
 
 /// One UART.
 #[derive(Debug)]
 pub struct Uart {
-    base: usize,
+    index: usize,
+}
+
+fn get(index: usize, register: usize) -> u32 {
+    // SAFETY: a register of the device.
+    BASES.get(index).map_or(0, |base| unsafe { ((base + register) as *const u32).read_volatile() })
+}
+
+fn set(index: usize, register: usize, value: u32) {
+    if let Some(base) = BASES.get(index) {
+        // SAFETY: a register of the device.
+        unsafe { ((base + register) as *mut u32).write_volatile(value) }
+    }
+}
+
+/// Number of the interrupt of a UART's input.
+#[must_use]
+pub const fn input_interrupt(index: usize) -> i16 {
+    2 * index as i16
+}
+
+/// An interrupt has come; moves what it was for to the ring. A byte that finds no room stays in the
+/// device and silences it until the ring is read.
+pub fn handle_interrupt(number: i16) {
+    let of = |index: &usize| input_interrupt(*index) == number;
+    let Some(index) = (0..BASES.len()).find(of) else { return };
+    set(index, CLEAR, INPUT);
+    interrupt::free(|cs| {
+        if let Some(Ok(mut ring)) = RINGS.get(index).map(|ring| ring.borrow(cs).try_borrow_mut()) {
+            fill(index, &mut ring);
+        }
+    });
+}
+
+fn fill(index: usize, ring: &mut Deque<u8, RING>) {
+    while get(index, STATE) & IN_FULL != 0 {
+        if ring.is_full() {
+            set(index, CTRL, ENABLE);
+            return;
+        }
+        // There is room.
+        let _ = ring.push_back(get(index, DATA) as u8);
+    }
+    set(index, CTRL, ENABLE | INTERRUPTS);
+}
+
+/// Sleeps until an interrupt, unless there is something to read.
+pub fn wait() {
+    interrupt::free(|cs| {
+        let is_empty = |ring: &Ring| ring.borrow(cs).try_borrow().is_ok_and(|ring| ring.is_empty());
+        if RINGS.iter().all(is_empty) {
+            // Wakes also by an interrupt that is held back here, and that is served after this.
+            cortex_m::asm::wfi();
+        }
+    });
 }
 
 impl Uart {
-    /// Takes a UART and turns it on.
+    /// Takes UART 0, 1 or 2 and turns it on. Its input interrupt must lead to
+    /// [`handle_interrupt`].
     ///
     /// # Safety
-    /// `base` is one of this module's addresses, and nothing else uses this UART.
+    /// Nothing else uses this UART.
     #[must_use]
-    pub unsafe fn new(base: usize) -> Self {
-        let uart = Self { base };
-        uart.set(BAUDDIV, DIVIDER);
-        uart.set(CTRL, ENABLE);
-        uart
-    }
-
-    fn get(&self, register: usize) -> u32 {
-        // SAFETY: a register of the device that `new` was promised.
-        unsafe { ((self.base + register) as *const u32).read_volatile() }
-    }
-
-    fn set(&self, register: usize, value: u32) {
-        // SAFETY: a register of the device that `new` was promised.
-        unsafe { ((self.base + register) as *mut u32).write_volatile(value) }
-    }
-
-    fn has_input(&self) -> bool {
-        self.get(STATE) & IN_FULL != 0
+    pub unsafe fn new(index: usize) -> Self {
+        set(index, BAUDDIV, DIVIDER);
+        set(index, CTRL, ENABLE | INTERRUPTS);
+        Self { index }
     }
 
     fn has_room(&self) -> bool {
-        self.get(STATE) & OUT_FULL == 0
+        get(self.index, STATE) & OUT_FULL == 0
+    }
+
+    fn with_ring<R: Default>(&self, f: impl FnOnce(&mut Deque<u8, RING>) -> R) -> R {
+        interrupt::free(|cs| {
+            let ring = RINGS.get(self.index).map(|ring| ring.borrow(cs).try_borrow_mut());
+            // The interrupt holds it only while it is served.
+            let Some(Ok(mut ring)) = ring else { return R::default() };
+            f(&mut ring)
+        })
     }
 }
 
@@ -66,19 +124,25 @@ impl ErrorType for Uart {
 
 impl ReadReady for Uart {
     fn read_ready(&mut self) -> Result<bool, Infallible> {
-        Ok(self.has_input())
+        Ok(self.with_ring(|ring| !ring.is_empty()))
     }
 }
 
 impl Read for Uart {
     /// What is there, at most `into`; waits for nothing.
     fn read(&mut self, into: &mut [u8]) -> Result<usize, Infallible> {
-        let mut len = 0;
-        while let Some(place) = into.get_mut(len).filter(|_| self.has_input()) {
-            *place = self.get(DATA) as u8;
-            len += 1;
-        }
-        Ok(len)
+        Ok(self.with_ring(|ring| {
+            let mut len = 0;
+            while let Some(place) = into.get_mut(len)
+                && let Some(byte) = ring.pop_front()
+            {
+                *place = byte;
+                len += 1;
+            }
+            // The device may have been silenced.
+            fill(self.index, ring);
+            len
+        }))
     }
 }
 
@@ -93,7 +157,7 @@ impl Write for Uart {
     fn write(&mut self, bytes: &[u8]) -> Result<usize, Infallible> {
         let mut len = 0;
         while let Some(&byte) = bytes.get(len).filter(|_| self.has_room()) {
-            self.set(DATA, byte.into());
+            set(self.index, DATA, byte.into());
             len += 1;
         }
         Ok(len)

@@ -29,6 +29,10 @@ impl<A: Link, B: Link<Mem = A::Mem>> Link for Either<A, B> {
         on!(self, link => link.caps())
     }
 
+    fn poll(&mut self) {
+        on!(self, link => link.poll());
+    }
+
     fn has_room(&mut self, channel: usize) -> bool {
         on!(self, link => link.has_room(channel))
     }

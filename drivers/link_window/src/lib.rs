@@ -84,6 +84,6 @@ mod window;
 
 pub use bus::{Bus, Coherent, PinBell};
 pub use link::{CHANNELS_MAX, Reading, WindowLink};
-pub use pipe::{PipeError, PipeReader, PipeWriter};
+pub use pipe::{PipeError, PipeReader, PipeWriter, Pipes};
 pub use region::{ABI, AREAS_AT, Area, ENTRIES_MAX, Region, RegionError, SLOTS_MAX, Shape, Side};
 pub use window::Window;

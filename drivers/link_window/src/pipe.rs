@@ -205,3 +205,44 @@ impl<B: Bus> ReadReady for PipeReader<B> {
         Ok(self.ready()? > 0)
     }
 }
+
+/// Both directions of a control line.
+#[derive(Debug)]
+pub struct Pipes<B> {
+    /// What the other side says.
+    pub from: PipeReader<B>,
+    /// What this side says.
+    pub to: PipeWriter<B>,
+}
+
+impl<B> ErrorType for Pipes<B> {
+    type Error = PipeError;
+}
+
+impl<B: Bus> Read for Pipes<B> {
+    fn read(&mut self, buf: &mut [u8]) -> Result<usize, PipeError> {
+        self.from.read(buf)
+    }
+}
+
+impl<B: Bus> ReadReady for Pipes<B> {
+    fn read_ready(&mut self) -> Result<bool, PipeError> {
+        self.from.read_ready()
+    }
+}
+
+impl<B: Bus> Write for Pipes<B> {
+    fn write(&mut self, buf: &[u8]) -> Result<usize, PipeError> {
+        self.to.write(buf)
+    }
+
+    fn flush(&mut self) -> Result<(), PipeError> {
+        self.to.flush()
+    }
+}
+
+impl<B: Bus> WriteReady for Pipes<B> {
+    fn write_ready(&mut self) -> Result<bool, PipeError> {
+        self.to.write_ready()
+    }
+}

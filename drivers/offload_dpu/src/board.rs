@@ -2,20 +2,22 @@
 
 use crate::error::{BoardError, Problem};
 use crate::image::Image;
-use crate::keeper::{Keeper, Watch};
-use crate::line::Line;
+use crate::keeper::{Keeper, Watch, WindowSigns};
 use crate::machine::Machine;
-use std::collections::BTreeMap;
+use crate::talk::Talk;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use unisono_core::route::Rank;
-use unisono_core::wire::board::{ABI, Call, FromBoard, Identity, Join, Refusal, Status, ToBoard};
+use unisono_core::wire::board::{Call, Identity, Join, Status};
 use unisono_core::wire::frame::Abort;
 use unisono_driver::HostMemory;
-use unisono_link_window::{Area, Coherent, Reading, Region, Shape, Window, WindowLink};
+use unisono_link_window::{
+    ABI, Area, Coherent, PipeReader, PipeWriter, Pipes, Reading, Region, RegionError, Shape,
+    Window, WindowLink,
+};
 
 /// Bytes of the pipes for control and log.
 const CONTROL: u32 = 4096;
@@ -67,16 +69,12 @@ impl Options {
 /// A board that runs. Dropping it ends it.
 pub struct Board {
     name: String,
-    patience: Duration,
     region: Region,
-    line: Line,
+    talk: Talk<Pipes<Coherent>, Keeper>,
     identity: Identity,
     /// Where its tensor memory is.
     memory: (usize, u32),
     member: bool,
-    /// Results of calls that nobody has asked for yet.
-    over: BTreeMap<u64, Result<Result<(), Abort>, Refusal>>,
-    keeper: Keeper,
     /// Holds the window's file.
     _folder: TempDir,
 }
@@ -92,6 +90,7 @@ impl Board {
     }
 
     fn try_start(options: &Options) -> Result<Self, Problem> {
+        let name = options.machine.name;
         let image = Image::read(options.machine, &options.image)?;
         let build = image.build();
         let areas = options.areas();
@@ -100,62 +99,32 @@ impl Board {
         let folder = folder().map_err(window)?;
         let file = folder.path().join("window");
         let region = Region::format(Window::create(&file, bytes).map_err(window)?, &areas)?;
-        let line = Line::new(&region)?;
+        let from = PipeReader::new(&region, |a| matches!(a, Area::ToHost(_)), Coherent)?;
+        let to = PipeWriter::new(&region, |a| matches!(a, Area::ToBoard(_)), Coherent)?;
         let memory = region.find(|area| matches!(area, Area::Memory(_)))?.1;
         let stderr = folder.path().join("stderr");
         let child = spawn(options, &file, &stderr, bytes)?;
         let keeper = Keeper::new(Watch {
-            name: options.machine.name.to_owned(),
+            name: name.to_owned(),
             child,
-            region: region.clone(),
+            signs: Box::new(WindowSigns::new(region.clone())),
             table: image.into_table(),
             stderr,
             silence: options.silence,
         });
-        let mut board = Self {
-            name: options.machine.name.to_owned(),
-            patience: options.patience,
-            region,
-            line,
-            identity: Identity::default(),
-            memory: (memory, options.memory),
-            member: false,
-            over: BTreeMap::new(),
-            keeper,
-            _folder: folder,
-        };
-        board.greet(build)?;
-        Ok(board)
-    }
-
-    /// Waits until somebody is there, and finds out who.
-    fn greet(&mut self, build: u64) -> Result<(), Problem> {
-        const TO: &str = "a greeting";
-        let start = Instant::now();
+        let mut talk = Talk::new(Pipes { from, to }, keeper, options.patience);
+        let end = Instant::now() + options.patience;
         loop {
-            match self.region.other_abi() {
-                Some(unisono_link_window::ABI) => break,
-                Some(theirs) => return Err(unisono_link_window::RegionError::Abi { theirs }.into()),
-                None => self.rest(TO, start)?,
+            match region.other_abi() {
+                Some(ABI) => break,
+                Some(theirs) => return Err(RegionError::Abi { theirs }.into()),
+                None => talk.rest("a greeting", end, options.patience)?,
             }
         }
-        let session = std::process::id();
-        let (answer, _) = self.ask(&ToBoard::Greet { session, abi: ABI }, TO)?;
-        match answer {
-            FromBoard::Hello { abi, .. } if abi != ABI => {
-                return Err(Problem::Abi { theirs: abi, ours: ABI });
-            }
-            FromBoard::Hello { build: theirs, .. } if theirs != build => {
-                return Err(Problem::Build { theirs, ours: build });
-            }
-            FromBoard::Hello { session: s, .. } if s == session => {}
-            _ => return Err(Problem::Nonsense { to: TO }),
-        }
-        match self.ask(&ToBoard::Describe, "what it is")?.0 {
-            FromBoard::Identity(identity) => self.identity = identity,
-            _ => return Err(Problem::Nonsense { to: "what it is" }),
-        }
-        Ok(())
+        let identity = talk.greet(build)?;
+        let memory = (memory, options.memory);
+        let name = name.to_owned();
+        Ok(Self { name, region, talk, identity, memory, member: false, _folder: folder })
     }
 
     /// The board's name here.
@@ -173,7 +142,7 @@ impl Board {
     /// Process id of its machine.
     #[must_use]
     pub const fn pid(&self) -> u32 {
-        self.keeper.pid()
+        self.talk.alive().pid()
     }
 
     /// Makes the board a member of a group; returns this side's ends of its links to `peers`, in
@@ -194,22 +163,17 @@ impl Board {
         join: Join,
         peers: &[Rank],
     ) -> Result<Vec<WindowLink<M, Coherent>>, Problem> {
-        const TO: &str = "joining a group";
         if std::mem::take(&mut self.member) {
-            self.ask(&ToBoard::Leave, "leaving a group")?;
+            self.talk.leave()?;
         }
         let mut links = Vec::new();
         for &peer in peers {
             self.region.clear_link(peer)?;
             links.push(WindowLink::new(&self.region, peer, Reading::Copied, Coherent)?);
         }
-        match self.ask(&ToBoard::Join(join), TO)?.0 {
-            FromBoard::Member(Some(rank)) if rank == join.rank => {
-                self.member = true;
-                Ok(links)
-            }
-            _ => Err(Problem::Nonsense { to: TO }),
-        }
+        self.talk.join(join)?;
+        self.member = true;
+        Ok(links)
     }
 
     /// Begins a call on the board. Whatever becomes of it, [`Board::finish`] tells.
@@ -217,7 +181,7 @@ impl Board {
     /// # Errors
     /// If the board cannot be reached.
     pub fn begin(&mut self, call: &Call) -> Result<(), BoardError> {
-        self.say(&ToBoard::Call(call.clone()), &[]).map_err(|problem| self.error(problem))
+        self.talk.begin(call).map_err(|problem| self.error(problem))
     }
 
     /// Gives a call up on all members.
@@ -225,7 +189,7 @@ impl Board {
     /// # Errors
     /// If the board cannot be reached.
     pub fn cancel(&mut self, op_id: u64) -> Result<(), BoardError> {
-        self.say(&ToBoard::Cancel { op_id }, &[]).map_err(|problem| self.error(problem))
+        self.talk.cancel(op_id).map_err(|problem| self.error(problem))
     }
 
     /// Waits for a call, at most `patience`; its result on the board.
@@ -237,23 +201,7 @@ impl Board {
         op_id: u64,
         patience: Duration,
     ) -> Result<Result<(), Abort>, BoardError> {
-        const TO: &str = "a call";
-        let end = Instant::now() + patience;
-        loop {
-            if let Err(problem) = self.take_in() {
-                return Err(self.error(problem));
-            }
-            if let Some(result) = self.over.remove(&op_id) {
-                return result.map_err(|why| self.error(Problem::Refused(why)));
-            }
-            if let Some(why) = self.keeper.gone() {
-                return Err(self.error(Problem::Gone(why)));
-            }
-            if Instant::now() > end {
-                return Err(self.error(Problem::Mute { to: TO, after: patience }));
-            }
-            std::thread::sleep(NAP);
-        }
+        self.talk.finish(op_id, patience).map_err(|problem| self.error(problem))
     }
 
     /// How the board is doing.
@@ -261,11 +209,7 @@ impl Board {
     /// # Errors
     /// If it does not answer.
     pub fn status(&mut self) -> Result<Status, BoardError> {
-        match self.ask(&ToBoard::Status, "its status") {
-            Ok((FromBoard::Status(status), _)) => Ok(status),
-            Ok(_) => Err(self.error(Problem::Nonsense { to: "its status" })),
-            Err(problem) => Err(self.error(problem)),
-        }
+        self.talk.status().map_err(|problem| self.error(problem))
     }
 
     /// Writes into the board's tensor memory, which no call may be using there.
@@ -301,64 +245,7 @@ impl Board {
     fn error(&self, problem: Problem) -> BoardError {
         BoardError { board: self.name.clone(), problem }
     }
-
-    /// Sends a message.
-    fn say(&mut self, message: &ToBoard, content: &[u8]) -> Result<(), Problem> {
-        self.line.send(message, content).map_err(|_| Problem::Nonsense { to: "anything" })
-    }
-
-    /// Sends a message and waits for its answer.
-    fn ask(
-        &mut self,
-        message: &ToBoard,
-        to: &'static str,
-    ) -> Result<(FromBoard, Vec<u8>), Problem> {
-        self.say(message, &[])?;
-        let start = Instant::now();
-        loop {
-            if let Some(answer) = self.take_in()? {
-                return match answer {
-                    (FromBoard::Refused { why, .. }, _) => Err(Problem::Refused(why)),
-                    answer => Ok(answer),
-                };
-            }
-            self.rest(to, start)?;
-        }
-    }
-
-    /// Takes in what the board has said; the next message that is an answer.
-    fn take_in(&mut self) -> Result<Option<(FromBoard, Vec<u8>)>, Problem> {
-        let nonsense = |_| Problem::Nonsense { to: "anything" };
-        self.line.push().map_err(nonsense)?;
-        while let Some((message, content)) = self.line.pull().map_err(nonsense)? {
-            match message {
-                FromBoard::Done { op_id, result } => {
-                    self.over.insert(op_id, Ok(result));
-                }
-                FromBoard::Refused { op_id: Some(op_id), why } => {
-                    self.over.insert(op_id, Err(why));
-                }
-                answer => return Ok(Some((answer, content))),
-            }
-        }
-        Ok(None)
-    }
-
-    /// Waits a little for an answer, unless the time is over or nobody is left to give it.
-    fn rest(&self, to: &'static str, start: Instant) -> Result<(), Problem> {
-        if let Some(why) = self.keeper.gone() {
-            return Err(Problem::Gone(why));
-        }
-        if start.elapsed() > self.patience {
-            return Err(Problem::Mute { to, after: self.patience });
-        }
-        std::thread::sleep(NAP);
-        Ok(())
-    }
 }
-
-/// Between two looks for an answer.
-const NAP: Duration = Duration::from_micros(200);
 
 /// A folder for the window: in memory if there is such a place.
 fn folder() -> std::io::Result<TempDir> {

@@ -65,6 +65,9 @@ pub enum Problem {
     /// Its machine is gone.
     #[error("it is gone: {0}")]
     Gone(String),
+    /// The line to it is broken.
+    #[error("the line to it is broken")]
+    Line,
     /// It does not answer.
     #[error("no answer to {to} within {after:?}")]
     Mute {

@@ -1,5 +1,6 @@
 //! The thread that watches a board: its process, its signs of life, its log.
 
+use crate::talk::Alive;
 use defmt_decoder::{DecodeError, Frame, StreamDecoder, Table};
 use std::path::PathBuf;
 use std::process::Child;
@@ -29,11 +30,52 @@ pub struct Keeper {
     pid: u32,
 }
 
+/// What a board shows of itself beside its process.
+pub trait Signs: Send {
+    /// Takes bytes that the board has logged; how many.
+    fn log(&mut self, into: &mut [u8]) -> usize;
+
+    /// A number that changes as long as the board lives; constant if it gives no such sign, then
+    /// `silence` does not count.
+    fn beats(&self) -> Option<u32>;
+
+    /// The board is gone: from now on no rank waits for it.
+    fn close(&self);
+}
+
+/// A window has a log, a counter and links that can be closed.
+pub struct WindowSigns {
+    region: Region,
+    log: Option<PipeReader<Coherent>>,
+}
+
+impl WindowSigns {
+    pub fn new(region: Region) -> Self {
+        let log = PipeReader::new(&region, |area| matches!(area, Area::Log(_)), Coherent).ok();
+        Self { region, log }
+    }
+}
+
+impl Signs for WindowSigns {
+    fn log(&mut self, into: &mut [u8]) -> usize {
+        self.log.as_mut().and_then(|pipe| pipe.get(into).ok()).unwrap_or(0)
+    }
+
+    fn beats(&self) -> Option<u32> {
+        Some(self.region.other_beats())
+    }
+
+    fn close(&self) {
+        // A region that cannot be written is gone for the ranks, too.
+        let _ = self.region.close_for_other();
+    }
+}
+
 /// What the thread needs.
 pub struct Watch {
     pub name: String,
     pub child: Child,
-    pub region: Region,
+    pub signs: Box<dyn Signs>,
     pub table: Option<Table>,
     /// Where the machine's error output goes.
     pub stderr: PathBuf,
@@ -50,14 +92,15 @@ impl Keeper {
         Self { shared, thread: Some(thread), pid }
     }
 
-    /// Why the board is gone, if it is.
-    pub fn gone(&self) -> Option<String> {
-        self.shared.gone.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
     /// Process id of the machine.
     pub const fn pid(&self) -> u32 {
         self.pid
+    }
+}
+
+impl Alive for Keeper {
+    fn gone(&self) -> Option<String> {
+        self.shared.gone.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -73,20 +116,20 @@ impl Drop for Keeper {
 
 impl Watch {
     fn run(mut self, shared: &Shared) {
-        let region = self.region.clone();
         let table = self.table.take();
-        let mut log = Log::new(&self.name, table.as_ref(), &region);
-        let (mut beats, mut since) = (region.other_beats(), Instant::now());
+        let name = self.name.clone();
+        let mut log = Log::new(&name, table.as_ref());
+        let (mut beats, mut since) = (self.signs.beats(), Instant::now());
         while !shared.stop.load(Relaxed) {
-            log.drain();
+            log.drain(&mut *self.signs);
             let now = Instant::now();
-            if region.other_beats() != beats {
-                (beats, since) = (region.other_beats(), now);
+            if self.signs.beats() != beats {
+                (beats, since) = (self.signs.beats(), now);
             }
             let why = match self.child.try_wait() {
                 Ok(Some(status)) => Some(self.ended(status, &mut log)),
                 Err(error) => Some(format!("its process cannot be watched: {error}")),
-                Ok(None) if now.duration_since(since) > self.silence => {
+                Ok(None) if beats.is_some() && now.duration_since(since) > self.silence => {
                     Some(format!("no sign of life for {:?}", self.silence))
                 }
                 Ok(None) => None,
@@ -94,8 +137,7 @@ impl Watch {
             if let Some(why) = why {
                 tracing::error!(board = self.name, "{why}");
                 *shared.gone.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
-                // From now on no rank waits for it.
-                let _ = region.close_for_other();
+                self.signs.close();
                 break;
             }
             std::thread::sleep(PERIOD);
@@ -105,8 +147,8 @@ impl Watch {
         let _ = self.child.wait();
     }
 
-    fn ended(&self, status: std::process::ExitStatus, log: &mut Log<'_>) -> String {
-        log.drain();
+    fn ended(&mut self, status: std::process::ExitStatus, log: &mut Log<'_>) -> String {
+        log.drain(&mut *self.signs);
         let stderr = std::fs::read(&self.stderr).unwrap_or_default();
         let text = String::from_utf8_lossy(&stderr[stderr.len().saturating_sub(TAIL)..]);
         let mut why = format!("its machine ended with {status}");
@@ -122,25 +164,21 @@ impl Watch {
 /// Decodes the log.
 struct Log<'a> {
     name: &'a str,
-    pipe: Option<PipeReader<Coherent>>,
     decoder: Option<Box<dyn StreamDecoder + Send + Sync + 'a>>,
     /// The last thing that went wrong, by the board's own word.
     last_error: Option<String>,
 }
 
 impl<'a> Log<'a> {
-    fn new(name: &'a str, table: Option<&'a Table>, region: &Region) -> Self {
-        let pipe = PipeReader::new(region, |area| matches!(area, Area::Log(_)), Coherent).ok();
-        Self { name, pipe, decoder: table.map(Table::new_stream_decoder), last_error: None }
+    fn new(name: &'a str, table: Option<&'a Table>) -> Self {
+        Self { name, decoder: table.map(Table::new_stream_decoder), last_error: None }
     }
 
     /// Passes on what the board has logged.
-    fn drain(&mut self) {
-        let Self { name, pipe: Some(pipe), decoder: Some(decoder), last_error } = self else {
-            return;
-        };
+    fn drain(&mut self, signs: &mut dyn Signs) {
+        let Self { name, decoder: Some(decoder), last_error } = self else { return };
         let mut bytes = [0; 512];
-        while let Ok(n @ 1..) = pipe.get(&mut bytes) {
+        while let n @ 1.. = signs.log(&mut bytes) {
             decoder.received(&bytes[..n]);
         }
         loop {

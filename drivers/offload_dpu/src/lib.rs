@@ -4,7 +4,8 @@
 //! [`Board::start`] starts one (today: an image under QEMU, behind a memory window), finds out what
 //! it can do ([`Board::identity`]), and refuses what does not fit: another version, another image
 //! than the one that was asked for, no answer in time. [`Board::join`] makes it a member and hands
-//! out the host's ends of its links; [`Board::begin`] and [`Board::finish`] make calls.
+//! out the host's ends of its links; [`Board::begin`] and [`Board::finish`] make calls. Boards that
+//! have serial lines instead of a window are in [`serial`].
 //!
 //! A thread watches the board: it decodes what the board logs (defmt) into this program's log
 //! (`tracing`, with the board's name and time), and if the board dies or falls silent it closes the
@@ -14,8 +15,9 @@ mod board;
 mod error;
 mod image;
 mod keeper;
-mod line;
 mod machine;
+pub mod serial;
+mod talk;
 
 pub use board::{Board, Options};
 pub use error::{BoardError, Problem};

@@ -1,6 +1,6 @@
 //! Machines that can be started here.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// A kind of machine, and how it is started.
@@ -23,8 +23,6 @@ const QEMU: &[&str] = &[
     "-display",
     "none",
     "-monitor",
-    "none",
-    "-serial",
     "none",
     "-nic",
     "none",
@@ -54,7 +52,17 @@ impl Machine {
         load: ["-device", "loader,cpu-num=0,file={}"],
     };
 
-    /// All of them.
+    /// QEMU's `mps2-an386`: a Cortex-M4 with serial lines and nothing else.
+    pub const QEMU_CORTEX_M: Self = Self {
+        name: "qemu-cortex-m",
+        image: "qemu_mps2_cortex_m",
+        elf: object::elf::EM_ARM.0,
+        program: "qemu-system-arm",
+        args: &["-M", "mps2-an386"],
+        load: ["-kernel", "{}"],
+    };
+
+    /// Those behind a window.
     pub const ALL: [&'static Self; 2] = [&Self::QEMU_AARCH64, &Self::QEMU_RISCV64];
 
     /// The machine of this name.
@@ -82,11 +90,28 @@ impl Machine {
         let mut command = Command::new(self.program);
         command.args(self.args).args(QEMU);
         let path = window.display();
-        command.arg("-object");
+        command.args(["-serial", "none", "-object"]);
         command.arg(format!("memory-backend-file,id=window,size={bytes},mem-path={path},share=on"));
         command.args(["-device", "ivshmem-plain,memdev=window"]);
+        self.load(&mut command, image);
+        command
+    }
+
+    fn load(&self, command: &mut Command, image: &Path) {
         let [option, value] = self.load;
         command.arg(option).arg(value.replace("{}", &image.display().to_string()));
+    }
+
+    /// Runs an image whose UARTs are these sockets, in their order.
+    pub(crate) fn serial_command(&self, image: &Path, sockets: &[PathBuf]) -> Command {
+        let mut command = Command::new(self.program);
+        command.args(self.args).args(QEMU);
+        for (i, socket) in sockets.iter().enumerate() {
+            let path = socket.display();
+            command.arg("-chardev").arg(format!("socket,id=uart{i},path={path}"));
+            command.arg("-serial").arg(format!("chardev:uart{i}"));
+        }
+        self.load(&mut command, image);
         command
     }
 }

@@ -13,7 +13,7 @@ use unisono_core::wire::frame::Abort;
 use unisono_driver::HostPtr;
 use unisono_offload_dpu::{Board, BoardError, Image, Machine, Options, Problem};
 use world::data::{call, check, inputs, job};
-use world::{PATIENCE, World, options};
+use world::{PATIENCE, WindowWorld, options};
 
 const MACHINE: &Machine = &Machine::QEMU_AARCH64;
 
@@ -32,7 +32,7 @@ fn signal(board: &Board, name: &str) {
 
 #[test]
 fn a_board_that_is_killed_is_lost_on_every_rank() {
-    let mut world = World::new(Board::start(&options(MACHINE, 2)).expect("a board"), 2, 2, 0);
+    let mut world = WindowWorld::new(Board::start(&options(MACHINE, 2)).expect("a board"), 2, 2, 0);
     let mut long = call(Kind::AllReduce, 2, 16 << 20);
     (long.chunk, long.window) = (1024, 5);
     let long = job(long, true);
@@ -98,7 +98,7 @@ fn a_mute_image_is_an_error_in_time() {
 
 #[test]
 fn a_board_says_why_it_refuses_a_call_and_the_ranks_learn_it() {
-    let mut world = World::new(Board::start(&options(MACHINE, 2)).expect("a board"), 2, 2, 0);
+    let mut world = WindowWorld::new(Board::start(&options(MACHINE, 2)).expect("a board"), 2, 2, 0);
     let good = job(call(Kind::AllReduce, 2, 5000), false);
     let inputs = inputs(&good.call);
     let mut wide = good.clone();

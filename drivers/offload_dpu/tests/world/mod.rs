@@ -2,34 +2,89 @@
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
+pub mod all;
 pub mod data;
 
 use data::Tensor;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use unisono_core::Scalar;
-use unisono_core::wire::board::{Call, Join, Role};
+use unisono_core::wire::board::{Call, Identity, Join, Role};
 use unisono_core::wire::frame::Abort;
 use unisono_device_cpu::CpuDevice;
-use unisono_driver::{Either, HostPtr};
+use unisono_driver::{Either, HostPtr, Link};
 use unisono_link_span::{SpanLink, fabric};
 use unisono_link_window::{Coherent, WindowLink};
+use unisono_offload_dpu::serial::{SerialBoard, SerialLink};
 use unisono_offload_dpu::{Board, BoardError, Machine, Options};
 use unisono_runtime::{Buffers, Engine};
 
-pub type HostLink = Either<SpanLink<HostPtr>, WindowLink<HostPtr, Coherent>>;
-type HostEngine = Engine<CpuDevice, HostLink, CALLS, 16, 40, 16>;
+type HostEngine<L, const C: usize> = Engine<CpuDevice, Either<SpanLink<HostPtr>, L>, C, 16, 40, 16>;
 
-/// Calls in flight; as many as the boards' links have channels.
-const CALLS: usize = 2;
+/// A board, however it is reached.
+pub trait AnyBoard {
+    type Link: Link<Mem = HostPtr> + Send;
+
+    fn join(&mut self, join: Join, peers: &[u16]) -> Result<Vec<Self::Link>, BoardError>;
+    fn begin(&mut self, call: &Call) -> Result<(), BoardError>;
+    fn finish(&mut self, op_id: u64, patience: Duration) -> Result<Result<(), Abort>, BoardError>;
+    fn write(&mut self, at: usize, bytes: &[u8]) -> Result<(), BoardError>;
+    fn read(&mut self, at: usize, bytes: &mut [u8]) -> Result<(), BoardError>;
+    fn identity(&self) -> &Identity;
+}
+
+macro_rules! any_board {
+    ($board:ty, $link:ty, $at:ty) => {
+        impl AnyBoard for $board {
+            type Link = $link;
+
+            fn join(&mut self, join: Join, peers: &[u16]) -> Result<Vec<$link>, BoardError> {
+                self.join(join, peers)
+            }
+
+            fn begin(&mut self, call: &Call) -> Result<(), BoardError> {
+                self.begin(call)
+            }
+
+            fn finish(
+                &mut self,
+                op_id: u64,
+                patience: Duration,
+            ) -> Result<Result<(), Abort>, BoardError> {
+                self.finish(op_id, patience)
+            }
+
+            fn write(&mut self, at: usize, bytes: &[u8]) -> Result<(), BoardError> {
+                self.write(at as $at, bytes)
+            }
+
+            fn read(&mut self, at: usize, bytes: &mut [u8]) -> Result<(), BoardError> {
+                self.read(at as $at, bytes)
+            }
+
+            fn identity(&self) -> &Identity {
+                self.identity()
+            }
+        }
+    };
+}
+
+any_board!(Board, WindowLink<HostPtr, Coherent>, u64);
+any_board!(SerialBoard, SerialLink<HostPtr>, u32);
+
 /// A hang guard, nothing more: no call takes a thousandth of it on an idle machine.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
-/// How to start the image of this machine in the folder that `cargo xtask boards` has filled.
-pub fn options(machine: &'static Machine, peers: u16) -> Options {
+/// The image of this machine.
+pub fn image(machine: &Machine) -> PathBuf {
     let folder = std::env::var_os("UNISONO_BOARDS");
     let folder = folder.expect("UNISONO_BOARDS names a folder of images: run `cargo xtask boards`");
-    let mut options = Options::new(machine, &PathBuf::from(folder).join(machine.image), peers);
+    PathBuf::from(folder).join(machine.image)
+}
+
+/// How to start the image of this machine in the folder that `cargo xtask boards` has filled.
+pub fn options(machine: &'static Machine, peers: u16) -> Options {
+    let mut options = Options::new(machine, &image(machine), peers);
     options.patience = PATIENCE;
     options.silence = PATIENCE;
     options
@@ -54,30 +109,38 @@ pub struct Outcome {
 }
 
 /// A member of the group in this process.
-struct Host {
+struct Host<L, const C: usize> {
     rank: u16,
-    engine: Box<HostEngine>,
+    engine: Box<HostEngine<L, C>>,
 }
 
-/// A group with one board in it.
-pub struct World {
-    pub board: Board,
-    hosts: Vec<Host>,
+/// A group with one board in it. Members have `C` calls in flight, as many as the board's links have
+/// channels.
+pub struct World<B: AnyBoard, const C: usize> {
+    pub board: B,
+    hosts: Vec<Host<B::Link, C>>,
     ranks: u16,
     board_rank: u16,
     epoch: u32,
     pub next_op: u64,
+    /// Deadline of calls.
+    pub patience: Duration,
 }
 
-impl World {
+/// With a board behind a window.
+pub type WindowWorld = World<Board, 2>;
+/// With a board behind serial lines.
+pub type SerialWorld = World<SerialBoard, 1>;
+
+impl<B: AnyBoard, const C: usize> World<B, C> {
     /// A group of `ranks` ranks. The board is an aggregator (`board_rank == ranks`) or one of them.
-    pub fn new(mut board: Board, ranks: u16, board_rank: u16, epoch: u32) -> Self {
+    pub fn new(mut board: B, ranks: u16, board_rank: u16, epoch: u32) -> Self {
         let members = ranks.max(board_rank + 1);
         let peers: Vec<u16> = (0..members).filter(|&r| r != board_rank).collect();
         let join = Join { epoch, rank: board_rank, members, next_op: 0 };
         let mut windows = board.join(join, &peers).expect("the board joins").into_iter();
         let mut hosts = Vec::new();
-        for (rank, (spans, _)) in (0..).zip(fabric(members.into(), CALLS, 16)) {
+        for (rank, (spans, _)) in (0..).zip(fabric(members.into(), C, 16)) {
             if rank == board_rank {
                 continue;
             }
@@ -88,21 +151,17 @@ impl World {
             let engine = Engine::new(rank, epoch, CpuDevice::new(), links.collect());
             hosts.push(Host { rank, engine: Box::new(engine) });
         }
-        Self { board, hosts, ranks, board_rank, epoch, next_op: 0 }
+        Self { board, hosts, ranks, board_rank, epoch, next_op: 0, patience: PATIENCE }
     }
 
     /// Runs a call to its end on all members. `meanwhile` is called once it has begun.
-    pub fn run(
-        &mut self,
-        job: &Job,
-        inputs: &[Vec<u8>],
-        meanwhile: impl FnOnce(&Board),
-    ) -> Outcome {
+    pub fn run(&mut self, job: &Job, inputs: &[Vec<u8>], meanwhile: impl FnOnce(&B)) -> Outcome {
         let mut job = job.clone();
         job.call.op_id = self.next_op;
         self.next_op += 1;
         let tensor = |rank| Tensor::new(&job, rank, &inputs[usize::from(rank)]);
         let call = &mut job.call.clone();
+        call.timeout_ms = self.patience.as_millis() as u32;
         if self.board_rank < self.ranks {
             let tensor = tensor(self.board_rank);
             self.board.write(0, &tensor.bytes).expect("it fits the board's memory");
@@ -111,7 +170,7 @@ impl World {
             call.weight = job.weights[usize::from(self.board_rank)];
         }
         let begun = self.board.begin(call);
-        let (epoch, job) = (self.epoch, &job);
+        let (epoch, patience, job) = (self.epoch, self.patience, &job);
         let mut done: Vec<(u16, Result<(), Abort>, Vec<u8>)> = std::thread::scope(|scope| {
             let threads: Vec<_> = self
                 .hosts
@@ -119,7 +178,7 @@ impl World {
                 .map(|Host { rank, engine }| {
                     let mut tensor = tensor(*rank);
                     scope.spawn(move || {
-                        let result = run_here(engine, *rank, epoch, job, &mut tensor);
+                        let result = run_here(engine, *rank, epoch, job, &mut tensor, patience);
                         (*rank, result, tensor.output().to_vec())
                     })
                 })
@@ -127,11 +186,11 @@ impl World {
             meanwhile(&self.board);
             threads.into_iter().map(|t| t.join().expect("no panic")).collect()
         });
-        let board = begun.and_then(|()| self.board.finish(job.call.op_id, PATIENCE));
+        let board = begun.and_then(|()| self.board.finish(job.call.op_id, patience));
         if self.board_rank < self.ranks {
             let tensor = tensor(self.board_rank);
             let mut output = vec![0; tensor.out_len];
-            self.board.read(tensor.output as u64, &mut output).expect("as written");
+            self.board.read(tensor.output, &mut output).expect("as written");
             done.insert(self.board_rank.into(), (self.board_rank, Ok(()), output));
         }
         let hosts = done.iter().map(|(rank, result, _)| (*rank, *result)).collect();
@@ -151,12 +210,13 @@ impl World {
 }
 
 /// One rank's part of a call.
-fn run_here(
-    engine: &mut HostEngine,
+fn run_here<L: Link<Mem = HostPtr>, const C: usize>(
+    engine: &mut HostEngine<L, C>,
     rank: u16,
     epoch: u32,
     job: &Job,
     tensor: &mut Tensor,
+    patience: Duration,
 ) -> Result<(), Abort> {
     let start = Instant::now();
     let now = || unisono_core::Instant::from_nanos(start.elapsed().as_nanos() as u64);
@@ -166,7 +226,7 @@ fn run_here(
     // The board's window is bounded by its slots, the hosts' by their engines.
     config.window = 16;
     config.slots = 0;
-    config.deadline = Some(unisono_core::Instant::ZERO + PATIENCE);
+    config.deadline = Some(unisono_core::Instant::ZERO + patience);
     engine.fit(&mut config).expect("a call that can run");
     let lanes = config.layout.chunks().min(config.window.into());
     let scratch = config.slot_bytes() * u64::from(config.slots) * lanes;
