@@ -1,5 +1,5 @@
-//! The UARTs of Arm's Cortex-M System Design Kit. They hold one byte each way, so an interrupt moves
-//! what comes in to a ring in RAM; what goes out is polled.
+//! The UARTs of Arm's Cortex-M System Design Kit. They hold one byte each way, so an interrupt
+//! moves what comes in to a ring in RAM; what goes out is polled.
 
 use core::cell::RefCell;
 use core::convert::Infallible;

@@ -21,11 +21,11 @@ mod node;
 mod parts;
 mod place;
 
-pub use unisono_device_scalar::ScalarDevice;
 pub use link::{End, PacketLink};
 pub use node::Node;
 pub use parts::{fold, machine, planner, reliable};
 pub use place::Global;
+pub use unisono_device_scalar::ScalarDevice;
 
 use core::cell::RefCell;
 use core::hint::black_box;

@@ -1,6 +1,7 @@
 //! The least device: the scalar reference of the core, a block of bytes at a time.
 //!
-//! For cores with little flash: the CPU device's kernels are far faster and take three times as much.
+//! For cores with little flash: the CPU device's kernels are far faster and take three times as
+//! much.
 #![no_std]
 
 use heapless::Vec;

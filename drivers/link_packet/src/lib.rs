@@ -2,7 +2,8 @@
 //!
 //! [`ReliableLink`] joins a [`PacketLink`](unisono_driver::PacketLink), a
 //! [`Clock`](unisono_driver::Clock) and the core's reliable machine ([`unisono_core::reliable`]) to
-//! a [`Link`](unisono_driver::Link). It allocates nothing; what it stores is fixed by its constants:
+//! a [`Link`](unisono_driver::Link). It allocates nothing; what it stores is fixed by its
+//! constants:
 //!
 //! | constant | what it bounds |
 //! |---|---|
@@ -15,12 +16,13 @@
 //!
 //! # Format
 //!
-//! Channel `c` is the session `session + c` of the reliable machine, so channels never wait for each
-//! other: each has its own window and its own credit. On a channel a frame is a run of messages,
-//! each of one packet: the first begins with the frame's header ([`unisono_core::wire::frame`]), the
-//! payload follows. The header says where the frame ends, and the next message begins the next
-//! frame. An empty message in the middle of a frame says that the sender has withdrawn the rest: the
-//! receiver forgets the frame. Frames have no checksum of their own, every packet has one.
+//! Channel `c` is the session `session + c` of the reliable machine, so channels never wait for
+//! each other: each has its own window and its own credit. On a channel a frame is a run of
+//! messages, each of one packet: the first begins with the frame's header
+//! ([`unisono_core::wire::frame`]), the payload follows. The header says where the frame ends, and
+//! the next message begins the next frame. An empty message in the middle of a frame says that the
+//! sender has withdrawn the rest: the receiver forgets the frame. Frames have no checksum of their
+//! own, every packet has one.
 //!
 //! # Who may be trusted
 //!

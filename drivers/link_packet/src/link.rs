@@ -66,9 +66,9 @@ where
     /// [`MtuError`] if `port` does not take packets of `MTU` bytes.
     ///
     /// Both ends have the same `config` but for its side, and the same constants. Sessions from
-    /// `config.session` on, one for each of `channels`, are this link's: no other link may use them. An idle
-    /// peer that is gone is only noticed with [`Config::keep_alive`], which needs both ends to be
-    /// polled also when no call is under way.
+    /// `config.session` on, one for each of `channels`, are this link's: no other link may use
+    /// them. An idle peer that is gone is only noticed with [`Config::keep_alive`], which needs
+    /// both ends to be polled also when no call is under way.
     pub fn new(
         port: P,
         clock: C,
@@ -157,7 +157,8 @@ where
         }
     }
 
-    /// Takes in packets, at most as many as may be under way: a flood must not stop everything else.
+    /// Takes in packets, at most as many as may be under way: a flood must not stop everything
+    /// else.
     fn receive_packets(&mut self, now: Instant) {
         let mut packet = [0; MTU];
         for _ in 0..self.channels.borrow().len() * WINDOW {

@@ -16,8 +16,8 @@
 //!
 //! encoded by COBS: no byte is 0, and a 0 ends the frame. After any damage the reader is in step
 //! again at the next 0; zeros in a row mean nothing, so an idle line may give as many as it likes.
-//! The port is under no checksum: a datagram that comes to the wrong port belongs to another session
-//! there and changes nothing.
+//! The port is under no checksum: a datagram that comes to the wrong port belongs to another
+//! session there and changes nothing.
 //!
 //! # Waiting
 //!

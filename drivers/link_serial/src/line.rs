@@ -20,7 +20,8 @@ struct Arrived<const LINE: usize> {
 /// One end of a serial line.
 ///
 /// * `LINE`: bytes of the longest encoded frame; [`Line::mtu`] follows from it.
-/// * `INBOX`: datagrams that wait to be taken by their ports. If there are more, the oldest is lost.
+/// * `INBOX`: datagrams that wait to be taken by their ports. If there are more, the oldest is
+///   lost.
 #[derive(Debug)]
 pub struct Line<IO, const LINE: usize, const INBOX: usize> {
     io: IO,

@@ -14,8 +14,8 @@ pub struct UdpPort {
 }
 
 impl UdpPort {
-    /// A port over a socket that is [connected](UdpSocket::connect) to the peer, for datagrams of up
-    /// to `mtu` bytes: [`crate::ETHERNET`] unless all of the way carries more.
+    /// A port over a socket that is [connected](UdpSocket::connect) to the peer, for datagrams of
+    /// up to `mtu` bytes: [`crate::ETHERNET`] unless all of the way carries more.
     ///
     /// # Errors
     /// If the socket is not connected or cannot be made non-blocking.

@@ -275,8 +275,8 @@ fn withdrawn_payloads_are_out_of_reach<H: LinkHarness>(h: &mut H) {
     assert_eq!(completion(h, &mut a, &mut b, 0), 9);
 }
 
-/// Counts the payloads, all the same, that arrive before a frame without payload. A payload that was
-/// withdrawn when only its first bytes had gone does not arrive.
+/// Counts the payloads, all the same, that arrive before a frame without payload. A payload that
+/// was withdrawn when only its first bytes had gone does not arrive.
 fn payloads_before<H: LinkHarness>(
     h: &mut H,
     a: &mut H::Link,

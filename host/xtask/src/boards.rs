@@ -30,6 +30,9 @@ pub struct Budget {
     pub target: String,
     /// Name of the image.
     pub image: String,
+    /// Cargo's profile.
+    #[serde(default = "release")]
+    pub profile: String,
     /// Code and constants.
     pub flash: u64,
     /// Variables, zeroed or not, and stacks, beside the slots.
@@ -39,6 +42,10 @@ pub struct Budget {
     pub slots: u64,
     /// Places in the source that may panic.
     pub panics: u64,
+}
+
+fn release() -> String {
+    "release".to_owned()
 }
 
 /// A board.
@@ -91,10 +98,11 @@ impl Board {
     pub fn build(&self, project: &Project, toolchain: &Toolchain) -> Result<PathBuf> {
         let (folder, target) = (project.bare_metal_target(), &self.budget.target);
         let mut cargo = toolchain.cargo(&project.boards());
-        cargo.args(["build", "--release", "--locked", "--package", &self.package]);
+        let profile = &self.budget.profile;
+        cargo.args(["build", "--profile", profile, "--locked", "--package", &self.package]);
         cargo.args(["--target", target]).arg("--target-dir").arg(&folder);
         cmd::run_aside(&mut cargo)?;
-        Ok(folder.join(target).join("release"))
+        Ok(folder.join(target).join(profile))
     }
 }
 
@@ -149,6 +157,7 @@ mod tests {
         let budget = parse(text).unwrap();
         assert_eq!((budget.target.as_str(), budget.image.as_str()), ("t", "i"));
         assert_eq!((budget.flash, budget.ram, budget.panics), (1, 2, 3));
+        assert_eq!(budget.profile, "release");
         assert!(parse("target = \"t\"").is_err());
         assert!(parse(&format!("{text}flahs = 4\n")).is_err());
     }

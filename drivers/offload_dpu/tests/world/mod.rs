@@ -114,8 +114,8 @@ struct Host<L, const C: usize> {
     engine: Box<HostEngine<L, C>>,
 }
 
-/// A group with one board in it. Members have `C` calls in flight, as many as the board's links have
-/// channels.
+/// A group with one board in it. Members have `C` calls in flight, as many as the board's links
+/// have channels.
 pub struct World<B: AnyBoard, const C: usize> {
     pub board: B,
     hosts: Vec<Host<B::Link, C>>,

@@ -1,10 +1,10 @@
 //! How much flash and RAM unisono takes in firmware.
 //!
-//! Each board says in its `budget.toml` what its image may take. `boards/size_probe` has images that run parts of unisono on data the compiler cannot foresee:
-//! the core, layer by layer, and a whole member. They are built and linked as firmware is
-//! (size-optimised, link-time optimisation, dead code dropped) for each bare-metal target. Their
-//! manifest holds the budgets: an image that grows past its own fails here, in review, and not on
-//! a board.
+//! Each board says in its `budget.toml` what its image may take. `boards/size_probe` has images
+//! that run parts of unisono on data the compiler cannot foresee: the core, layer by layer, and a
+//! whole member. They are built and linked as firmware is (size-optimised, link-time optimisation,
+//! dead code dropped) for each bare-metal target. Their manifest holds the budgets: an image that
+//! grows past its own fails here, in review, and not on a board.
 
 mod elf;
 
@@ -200,6 +200,7 @@ fn budget(project: &Project, target: &str, image: &str) -> Result<Budget> {
     Ok(Budget {
         target: target.to_owned(),
         image: image.to_owned(),
+        profile: "release".to_owned(),
         flash: number("flash")?,
         ram: number("ram")?,
         slots: 0,
@@ -221,8 +222,9 @@ mod tests {
 
     fn row(name: &str, flash: u64, ram: u64) -> Row {
         let image = Image { code: 90, rodata: 5, data: 5, bss: 20, ..Image::default() };
-        let (target, name) = ("t".to_owned(), name.to_owned());
-        Row { budget: Budget { target, image: name, flash, ram, slots: 0, panics: 1 }, image }
+        let (target, profile, name) = ("t".to_owned(), "release".to_owned(), name.to_owned());
+        let budget = Budget { target, image: name, profile, flash, ram, slots: 0, panics: 1 };
+        Row { budget, image }
     }
 
     #[test]
