@@ -68,7 +68,10 @@ pub fn handle_interrupt(number: i16) {
     });
 }
 
+/// Moves what has come in to the ring. The interrupt is on before the device is looked at: what
+/// comes later than the last look raises it.
 fn fill(index: usize, ring: &mut Deque<u8, RING>) {
+    set(index, CTRL, ENABLE | INTERRUPTS);
     while get(index, STATE) & IN_FULL != 0 {
         if ring.is_full() {
             set(index, CTRL, ENABLE);
@@ -77,7 +80,6 @@ fn fill(index: usize, ring: &mut Deque<u8, RING>) {
         // There is room.
         let _ = ring.push_back(get(index, DATA) as u8);
     }
-    set(index, CTRL, ENABLE | INTERRUPTS);
 }
 
 /// Sleeps until an interrupt, unless there is something to read.

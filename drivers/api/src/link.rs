@@ -88,6 +88,10 @@ pub trait Link {
 
     /// Does what the link has to do by itself: takes in packets, answers them, sends again what got
     /// lost. The engine calls this once a round; a link that needs nothing of the kind leaves it.
+    ///
+    /// A peer may need it also when this side's calls are over: a payload whose memory is free
+    /// ([`Link::poll_sent`]) may still be on its way, and what has arrived has to be answered. So a
+    /// member with such links is polled between its calls, too.
     fn poll(&mut self) {}
 
     /// Is there room for one more frame on this channel now?

@@ -32,7 +32,7 @@ impl<M: Copy> Outbound<M> {
     unsafe fn piece(&self, bytes: &mut impl Bytes<Mem = M>, room: &mut [u8]) {
         let head = self.head.get(self.done..).unwrap_or_default();
         let (first, rest) = room.split_at_mut(head.len().min(room.len()));
-        first.copy_from_slice(head.get(..first.len()).unwrap_or_default());
+        first.iter_mut().zip(head).for_each(|(place, byte)| *place = *byte);
         if let Some((mem, _)) = self.payload {
             let at = self.done.saturating_sub(self.head.len());
             // SAFETY: `room` ends where the frame ends, or before.

@@ -24,6 +24,12 @@
 //! sender has withdrawn the rest: the receiver forgets the frame. Frames have no checksum of their
 //! own, every packet has one.
 //!
+//! # Polling
+//!
+//! Both ends are to be polled all the time, not only while a call is under way: the last packets of
+//! a call may get lost, and only a link that is polled sends them again or answers them.
+//! [`ReliableLink::is_idle`] says when this side has nothing more to send.
+//!
 //! # Who may be trusted
 //!
 //! Packets of other sessions, damaged packets and packets of the own side change nothing. A peer in

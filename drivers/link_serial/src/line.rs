@@ -201,7 +201,7 @@ where
             }
             match into.get_mut(..arrived.datagram.len()) {
                 Some(place) => {
-                    place.copy_from_slice(&arrived.datagram);
+                    place.iter_mut().zip(&arrived.datagram).for_each(|(to, byte)| *to = *byte);
                     found = Some(place.len());
                 }
                 None => self.lost += 1,

@@ -7,6 +7,7 @@ pub mod data;
 
 use data::Tensor;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use unisono_core::Scalar;
 use unisono_core::wire::board::{Call, Identity, Join, Role};
@@ -171,7 +172,9 @@ impl<B: AnyBoard, const C: usize> World<B, C> {
         }
         let begun = self.board.begin(call);
         let (epoch, patience, job) = (self.epoch, self.patience, &job);
-        let mut done: Vec<(u16, Result<(), Abort>, Vec<u8>)> = std::thread::scope(|scope| {
+        // Whoever is done goes on looking after its links: peers may still wait for an answer.
+        let running = &AtomicUsize::new(self.hosts.len() + 1);
+        let (mut done, board) = std::thread::scope(|scope| {
             let threads: Vec<_> = self
                 .hosts
                 .iter_mut()
@@ -179,14 +182,21 @@ impl<B: AnyBoard, const C: usize> World<B, C> {
                     let mut tensor = tensor(*rank);
                     scope.spawn(move || {
                         let result = run_here(engine, *rank, epoch, job, &mut tensor, patience);
+                        running.fetch_sub(1, Relaxed);
+                        while running.load(Relaxed) > 0 {
+                            engine.poll();
+                            std::thread::sleep(Duration::from_micros(100));
+                        }
                         (*rank, result, tensor.output().to_vec())
                     })
                 })
                 .collect();
             meanwhile(&self.board);
-            threads.into_iter().map(|t| t.join().expect("no panic")).collect()
+            let board = begun.and_then(|()| self.board.finish(job.call.op_id, patience));
+            running.fetch_sub(1, Relaxed);
+            let done = threads.into_iter().map(|t| t.join().expect("no panic"));
+            (done.collect::<Vec<(u16, Result<(), Abort>, Vec<u8>)>>(), board)
         });
-        let board = begun.and_then(|()| self.board.finish(job.call.op_id, patience));
         if self.board_rank < self.ranks {
             let tensor = tensor(self.board_rank);
             let mut output = vec![0; tensor.out_len];

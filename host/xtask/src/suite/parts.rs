@@ -91,11 +91,15 @@ pub const PARTS: &[Part] = &[
 ];
 
 /// Crates that must build for every target without an operating system.
-const BARE_METAL: [&str; 5] = [
+const BARE_METAL: [&str; 9] = [
     "unisono-core",
     "unisono-driver",
     "unisono-runtime",
     "unisono-device-cpu",
+    "unisono-device-scalar",
+    "unisono-link-packet",
+    "unisono-link-serial",
+    "unisono-link-udp",
     "unisono-link-window",
 ];
 
