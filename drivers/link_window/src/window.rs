@@ -53,7 +53,10 @@ impl Window {
     /// The word at a byte offset.
     pub(crate) fn word(&self, at: usize) -> Option<&AtomicU32> {
         let word = self.span(at, 4)?.cast::<AtomicU32>();
+        if !word.is_aligned() {
+            return None;
+        }
         // SAFETY: valid by `new`, aligned, and any bits are a number.
-        word.is_aligned().then(|| unsafe { word.as_ref() })
+        Some(unsafe { word.as_ref() })
     }
 }

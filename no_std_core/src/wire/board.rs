@@ -34,6 +34,7 @@ pub const NAME_MAX: usize = 24;
 
 /// What the host says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(clippy::large_enum_variant, reason = "a message is read, obeyed and forgotten")]
 pub enum ToBoard {
     /// "Who is there?" Ends what an earlier host has begun.
     Greet {
@@ -73,7 +74,6 @@ pub enum ToBoard {
 
 /// What the board says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(clippy::large_enum_variant, reason = "a message is read, looked at and forgotten")]
 pub enum FromBoard {
     /// Answers [`ToBoard::Greet`].
     Hello {
