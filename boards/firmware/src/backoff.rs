@@ -40,3 +40,28 @@ impl<D: DelayNs> Backoff<D> {
         self.sleep_us = self.sleep_us.saturating_mul(2).min(LONGEST_US);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Counts what it was asked for.
+    struct Asked(std::rc::Rc<core::cell::RefCell<Vec<u32>>>);
+
+    impl DelayNs for Asked {
+        fn delay_ns(&mut self, ns: u32) {
+            self.0.borrow_mut().push(ns / 1000);
+        }
+    }
+
+    #[test]
+    fn it_spins_then_sleeps_longer_and_longer() {
+        let asked = std::rc::Rc::default();
+        let mut backoff = Backoff::new(Asked(std::rc::Rc::clone(&asked)));
+        (0..SPINS + 8).for_each(|_| backoff.wait());
+        assert_eq!(*asked.borrow(), [5, 10, 20, 40, 80, 160, 200, 200]);
+        backoff.reset();
+        (0..=SPINS).for_each(|_| backoff.wait());
+        assert_eq!(asked.borrow().last(), Some(&5));
+    }
+}

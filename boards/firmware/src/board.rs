@@ -79,3 +79,20 @@ pub fn build_id(note: &[u8]) -> u64 {
     let first = content.and_then(|c| c.first_chunk());
     first.map_or(0, |bytes| u64::from_be_bytes(*bytes))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::build_id;
+
+    #[test]
+    fn a_build_id_is_the_content_of_its_note() {
+        let mut note = vec![4, 0, 0, 0, 20, 0, 0, 0, 3, 0, 0, 0];
+        note.extend(b"GNU\0");
+        note.extend(1..=20);
+        assert_eq!(build_id(&note), 0x0102_0304_0506_0708);
+        note.truncate(20);
+        assert_eq!(build_id(&note), 0);
+        assert_eq!(build_id(&[]), 0);
+        assert_eq!(build_id(&[0xff; 40]), 0);
+    }
+}

@@ -14,6 +14,7 @@ const JOBS: usize = 8;
 
 /// One piece of work, with everything that it names.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "it lies in a queue of fixed size")]
 enum Job {
     Fold {
         dtype: DType,

@@ -18,6 +18,8 @@ mod backoff;
 mod board;
 mod call;
 pub mod duo;
+#[cfg(feature = "window")]
+pub mod ivshmem;
 mod line;
 pub mod log;
 mod member;

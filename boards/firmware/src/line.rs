@@ -105,3 +105,103 @@ pub type Pulled = (ToBoard, Vec<u8, CONTENT_MAX>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("bytes on the line are no message")]
 pub struct Garbled;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use embedded_io::ErrorType;
+    use std::collections::VecDeque;
+
+    /// A port that takes and gives a few bytes at a time.
+    #[derive(Default)]
+    struct Port {
+        to_board: VecDeque<u8>,
+        to_host: Vec<u8, 4096>,
+        room: usize,
+    }
+
+    impl ErrorType for Port {
+        type Error = core::convert::Infallible;
+    }
+
+    impl Read for Port {
+        fn read(&mut self, buf: &mut [u8]) -> Result<usize, Self::Error> {
+            let n = buf.len().min(self.to_board.len()).min(7);
+            buf.iter_mut().zip(self.to_board.drain(..n)).for_each(|(to, byte)| *to = byte);
+            Ok(n)
+        }
+    }
+
+    impl ReadReady for Port {
+        fn read_ready(&mut self) -> Result<bool, Self::Error> {
+            Ok(!self.to_board.is_empty())
+        }
+    }
+
+    impl Write for Port {
+        fn write(&mut self, buf: &[u8]) -> Result<usize, Self::Error> {
+            let n = buf.len().min(self.room);
+            self.room -= n;
+            self.to_host.extend_from_slice(&buf[..n]).expect("room");
+            Ok(n)
+        }
+
+        fn flush(&mut self) -> Result<(), Self::Error> {
+            Ok(())
+        }
+    }
+
+    impl WriteReady for Port {
+        fn write_ready(&mut self) -> Result<bool, Self::Error> {
+            Ok(self.room > 0)
+        }
+    }
+
+    fn coded(message: &ToBoard, content: &[u8]) -> std::vec::Vec<u8> {
+        let (mut whole, mut out) = ([0; WHOLE], [0; CODED]);
+        let len = board::encode(message, content, &mut whole).expect("room");
+        let len = cobs_encode(&whole[..len], &mut out).expect("room");
+        out[..len].to_vec()
+    }
+
+    #[test]
+    fn messages_come_in_whole_and_noise_between_them_is_told() {
+        let mut room = Line::room();
+        let (mut line, mut port) = (Line::new(&mut room), Port::default());
+        let write = ToBoard::Write { at: 3 };
+        port.to_board.extend(coded(&write, &[9; CONTENT_MAX]));
+        port.to_board.extend([1, 2, 3, 0]);
+        port.to_board.extend([7; 5000]);
+        port.to_board.push_back(0);
+        port.to_board.extend(coded(&ToBoard::Status, &[]));
+        let content = Vec::from_slice(&[9; CONTENT_MAX]).expect("as long");
+        assert_eq!(line.pull(&mut port), Some(Ok((write, content))));
+        let mut garbled = 0;
+        let status = loop {
+            match line.pull(&mut port).expect("there is more") {
+                Ok(message) => break message,
+                Err(Garbled) => garbled += 1,
+            }
+        };
+        assert_eq!(status, (ToBoard::Status, Vec::new()));
+        assert!(garbled <= 2);
+        assert_eq!(line.pull(&mut port), None);
+    }
+
+    #[test]
+    fn a_message_goes_out_as_there_is_room() {
+        let mut room = Line::room();
+        let (mut line, mut port) = (Line::new(&mut room), Port::default());
+        line.send(&FromBoard::Content { at: 5 }, &[4; 100]);
+        assert!(!line.is_free() && !line.push(&mut port));
+        while !line.is_free() {
+            port.room = 9;
+            assert!(line.push(&mut port));
+        }
+        let mut room = [0; CODED];
+        let mut reader = CobsReader::new(&mut room);
+        let bytes = reader.next(&mut &port.to_host[..]).expect("whole");
+        let (message, content) = board::decode::<FromBoard>(bytes).expect("sound");
+        assert_eq!((message, content), (FromBoard::Content { at: 5 }, &[4; 100][..]));
+    }
+}

@@ -17,7 +17,6 @@
 
 pub mod cpu;
 mod exceptions;
-pub mod pci;
 mod platform;
 mod run;
 

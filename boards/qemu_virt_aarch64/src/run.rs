@@ -1,7 +1,7 @@
 //! What the image does: finds the window, starts the second core, and is a member for ever.
 
 use crate::cpu::{self, Outer, Sleep};
-use crate::{NO_SECOND_CORE, NO_WINDOW, PANICKED, Platform, WINDOW_ABI, exit, pci};
+use crate::{NO_SECOND_CORE, NO_WINDOW, PANICKED, Platform, WINDOW_ABI, exit};
 use core::cell::UnsafeCell;
 use core::panic::PanicInfo;
 use spin::Once;
@@ -9,6 +9,7 @@ use static_cell::StaticCell;
 use unisono_device_cpu::{CpuDevice, CpuError};
 use unisono_driver::HostPtr;
 use unisono_firmware::duo::{Back, Ends, Queues};
+use unisono_firmware::ivshmem::Map;
 use unisono_firmware::window::{WindowBoard, log_pipe};
 use unisono_firmware::{Backoff, Line, Member, Room, add_rate, build_id, panicked};
 use unisono_link_window::{Region, RegionError};
@@ -18,6 +19,15 @@ const CALLS: usize = 2;
 const WINDOW: usize = 16;
 const MOVES: usize = 34;
 const MEMBERS: usize = 16;
+
+/// The PCI bus: its memory space ends at `0x3eff_0000`.
+const MAP: Map = Map {
+    config: 0x40_1000_0000,
+    registers: 0x1000_0000,
+    window: 0x2000_0000,
+    bytes_max: 0x1000_0000,
+    seen_at: cpu::NORMAL_ALIAS + 0x2000_0000,
+};
 
 /// Bytes of slots for each call.
 const SLOTS: usize = 64 << 10;
@@ -39,7 +49,8 @@ static MEMBER: StaticCell<Member<'static, WindowBoard<Platform>, CALLS, WINDOW, 
 /// Runs for ever; `round` is called once a round.
 pub fn run(mut round: impl FnMut()) -> ! {
     let mut backoff = Backoff::new(Sleep::new());
-    let Some(window) = pci::find_window() else { exit(NO_WINDOW) };
+    // SAFETY: the machine's map, and this is the only call.
+    let Some(window) = (unsafe { MAP.find_window() }) else { exit(NO_WINDOW) };
     let region = loop {
         match Region::open(window.clone()) {
             Ok(region) => break region,

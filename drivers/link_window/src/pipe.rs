@@ -61,7 +61,8 @@ impl<B: Bus> Pipe<B> {
 
     /// The longest span from position `from` on, at most `most` bytes: it ends at the ring's end.
     fn span(&self, from: u32, most: usize) -> Result<(*mut u8, usize), PipeError> {
-        let at = from % self.bytes;
+        // A power of two.
+        let at = from & (self.bytes - 1);
         let bytes = most.min((self.bytes - at) as usize);
         let span = self.window.span(self.at + DATA + at as usize, bytes).ok_or(PipeError)?;
         Ok((span.as_ptr(), bytes))

@@ -24,7 +24,8 @@ pub struct Place {
     sq: usize,
     cq: usize,
     data: usize,
-    units: u32,
+    /// Units of a ring are a power of two, `1 << lap`.
+    lap: u32,
     slots: u16,
     slot_bytes: usize,
 }
@@ -41,23 +42,31 @@ impl Place {
             sq,
             cq: sq + units * UNIT,
             data: sq + each - slots,
-            units: shape.units.into(),
+            lap: u32::from(shape.units).trailing_zeros() & 31,
             slots: shape.slots,
             slot_bytes: shape.slot_bytes as usize,
         }
     }
 
+    const fn units(&self) -> u32 {
+        1 << self.lap
+    }
+
+    const fn index(&self, n: u32) -> usize {
+        (n & (self.units() - 1)) as usize
+    }
+
     const fn unit(&self, n: u32) -> usize {
-        self.sq + (n % self.units) as usize * UNIT
+        self.sq + self.index(n) * UNIT
     }
 
     const fn completion(&self, n: u32) -> usize {
-        self.cq + (n % self.units) as usize * DONE
+        self.cq + self.index(n) * DONE
     }
 
     /// The tail of entry `n` of either ring.
     const fn tail(&self, n: u32) -> u32 {
-        n << 1 | !(n / self.units) & 1
+        n << 1 | !(n >> self.lap) & 1
     }
 
     /// Is entry `n` there, whose tail lies at `at`?
@@ -106,7 +115,7 @@ impl Out {
     /// Is there room for one more frame with payload?
     pub const fn has_room(&self) -> bool {
         let used = self.next.wrapping_sub(self.completed);
-        used + UNITS <= self.place.units && self.free != 0
+        used + UNITS <= self.place.units() && self.free != 0
     }
 
     /// Most bytes of a payload.

@@ -174,6 +174,10 @@ fn run(steps: &[Step], reading: Reading) {
     memory.check();
 }
 
+fn numbers() -> impl Strategy<Value = u32> {
+    prop_oneof![any::<u32>(), 0..6000u32]
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
@@ -184,7 +188,7 @@ proptest! {
 
     #[test]
     fn any_bytes_are_a_region_or_an_error(
-        words in prop::collection::vec((0..1100usize, prop_oneof![any::<u32>(), 0..6000u32]), 0..80),
+        words in prop::collection::vec((0..1100usize, numbers()), 0..80),
         sound in any::<bool>(),
     ) {
         use std::sync::atomic::Ordering::Relaxed;

@@ -34,7 +34,7 @@ pub const NAME_MAX: usize = 24;
 
 /// What the host says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(clippy::large_enum_variant, reason = "a message is read, looked at and forgotten")]
+#[expect(clippy::large_enum_variant, reason = "a message is read, obeyed and forgotten")]
 pub enum ToBoard {
     /// "Who is there?" Ends what an earlier host has begun.
     Greet {

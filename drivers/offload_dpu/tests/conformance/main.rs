@@ -95,3 +95,19 @@ fn aarch64_is_a_rank() {
 fn aarch64_aggregates_64_mib_with_64_kib_of_slots() {
     large(&Machine::QEMU_AARCH64, 16 << 20);
 }
+
+#[test]
+fn riscv64_aggregates() {
+    as_aggregator(&Machine::QEMU_RISCV64);
+}
+
+#[test]
+fn riscv64_is_a_rank() {
+    as_rank(&Machine::QEMU_RISCV64);
+}
+
+/// Soft floating point is slow, so the tensor is smaller than that of the other board.
+#[test]
+fn riscv64_aggregates_8_mib_with_64_kib_of_slots() {
+    large(&Machine::QEMU_RISCV64, 2 << 20);
+}
