@@ -171,6 +171,8 @@ impl<'a, B: Board, const C: usize, const W: usize, const R: usize, const P: usiz
         }
     }
 
+    /// Apart from the loop, because it needs room on the stack for a whole engine.
+    #[inline(never)]
     fn join(&mut self, join: Join) -> Result<(), Refusal> {
         let Join { epoch, rank, members, next_op } = join;
         let mut links: Vec<Option<B::Link>, P> = Vec::new();

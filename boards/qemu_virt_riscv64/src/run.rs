@@ -15,9 +15,9 @@ use unisono_link_window::{Region, RegionError};
 
 /// Calls in flight, chunks in flight, moves of a route, members.
 const CALLS: usize = 2;
-const WINDOW: usize = 16;
-const MOVES: usize = 34;
-const MEMBERS: usize = 16;
+const WINDOW: usize = 8;
+const MOVES: usize = 20;
+const MEMBERS: usize = 9;
 
 /// The PCI bus: its memory space ends at `0x8000_0000`.
 const MAP: Map = Map {
