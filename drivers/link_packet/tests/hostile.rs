@@ -174,6 +174,6 @@ fn packets_longer_than_the_port_takes_are_refused() {
     let config = Config::new(6, Side::High);
     let link: Result<Packets, _> =
         ReliableLink::new(far, TestClock::default(), HostBytes::new(), channels, config);
-    let error = link.err().expect("too long").to_string();
+    let error = link.expect_err("too long").to_string();
     assert!(error.contains("packets of 200 bytes") && error.contains("takes 199"), "{error}");
 }
