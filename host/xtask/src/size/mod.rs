@@ -2,9 +2,9 @@
 //!
 //! Each board says in its `budget.toml` what its image may take. `boards/size_probe` has images
 //! that run parts of unisono on data the compiler cannot foresee: the core, layer by layer, and a
-//! whole member. They are built and linked as firmware is (size-optimised, link-time optimisation, dead
-//! code dropped) for each bare-metal target. Their manifest holds the budgets. An image that grows
-//! past its own fails here, in review, and not on a board.
+//! whole member. They are built and linked as firmware is (size-optimised, link-time optimisation,
+//! dead code dropped) for each bare-metal target. Their manifest holds the budgets. An image that
+//! grows past its own fails here, in review, and not on a board.
 
 mod elf;
 
