@@ -1,4 +1,4 @@
-//! The window of an emulated board: BAR 2 of the ivshmem device on a PCI bus that nobody has set
+//! The window of an emulated board: BAR 2 of the ivshmem device, on a PCI bus that nobody has set
 //! up.
 
 use core::ptr::NonNull;
