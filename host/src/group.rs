@@ -178,7 +178,7 @@ impl GroupBuilder {
         self
     }
 
-    /// How long a call may take before it is given up on all ranks.
+    /// How long a call may go without any progress before it is given up on all ranks.
     #[must_use]
     pub const fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;

@@ -108,7 +108,10 @@ pub struct Member {
     engine: Box<HostEngine>,
     scratch: [Scratch; CALLS_MAX],
     last: Option<Prepared>,
-    now: unisono_core::Instant,
+    /// Something has happened since the last look at the clock.
+    worked: bool,
+    /// The call that has a deadline.
+    armed: Option<u64>,
     held: Vec<Held>,
     /// Cancels the call that is waited for.
     pub(crate) interrupt: Option<Arc<AtomicBool>>,
@@ -137,7 +140,8 @@ impl Member {
             engine: Box::new(Engine::new(rank, 0, CpuDevice::new(), links)),
             scratch: [const { Scratch::empty() }; CALLS_MAX],
             last: None,
-            now: unisono_core::Instant::ZERO,
+            worked: false,
+            armed: None,
             held: Vec::new(),
             interrupt: None,
         }
@@ -254,9 +258,9 @@ impl Member {
     pub(crate) fn finish(&mut self, op_id: u64) -> Result<(), Error> {
         let mut waiter = Waiter::new(self.patience, self.started);
         loop {
-            if self.engine.poll() {
-                waiter.reset();
-            } else if let Some(now) = waiter.idle(&self.bell, &mut self.seat) {
+            let time =
+                if self.work() { waiter.busy() } else { waiter.idle(&self.bell, &mut self.seat) };
+            if let Some(now) = time {
                 self.pass_time(op_id, now);
             }
             if let Some(result) = self.engine.result(op_id) {
@@ -267,7 +271,7 @@ impl Member {
 
     /// Does what can be done now; the call's result if it is over.
     pub(crate) fn poll(&mut self, op_id: u64) -> Option<Result<(), Error>> {
-        if !self.engine.poll() {
+        if !self.work() {
             self.pass_time(op_id, self.now());
         }
         self.engine.result(op_id).map(|result| self.verdict(result))
@@ -275,7 +279,13 @@ impl Member {
 
     /// Does what can be done now.
     pub(crate) fn progress(&mut self) {
-        self.engine.poll();
+        self.work();
+    }
+
+    fn work(&mut self) -> bool {
+        let worked = self.engine.poll();
+        self.worked |= worked;
+        worked
     }
 
     /// Has the call's result come?
@@ -283,10 +293,13 @@ impl Member {
         self.engine.is_over(op_id)
     }
 
-    /// The time limit of a call counts from the first time that somebody waits for it.
+    /// The time limit of a call counts from the first time that somebody waits for it, and again
+    /// after every progress.
     fn pass_time(&mut self, op_id: u64, now: unisono_core::Instant) {
-        self.now = now;
-        self.engine.arm(op_id, now.saturating_add(self.timeout));
+        if std::mem::take(&mut self.worked) || self.armed != Some(op_id) {
+            self.engine.arm(op_id, now.saturating_add(self.timeout));
+            self.armed = Some(op_id);
+        }
         self.engine.handle_time(now);
         if self.interrupt.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed)) {
             self.engine.cancel(op_id);

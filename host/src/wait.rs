@@ -26,6 +26,7 @@ pub(crate) struct Waiter {
     patience: Patience,
     started: Instant,
     idle: u32,
+    busy: u32,
 }
 
 /// Rounds before the first pause.
@@ -34,14 +35,20 @@ const EAGER: u32 = 20;
 /// Reading the clock costs as much as a small message: it is read once in so many idle rounds.
 const CLOCK_EVERY: u32 = 64;
 
+/// Busy rounds between two looks at the clock; a round is up to 64 chunks.
+const BUSY_ROUNDS: u32 = 16;
+
 impl Waiter {
     pub const fn new(patience: Patience, started: Instant) -> Self {
-        Self { patience, started, idle: 0 }
+        Self { patience, started, idle: 0, busy: 0 }
     }
 
-    /// Something happened.
-    pub fn reset(&mut self) {
+    /// Something happened. Returns the time now and then: a call in which there is always something
+    /// to do has to look at its deadline and at the caller's wish to stop as well.
+    pub fn busy(&mut self) -> Option<unisono_core::Instant> {
         self.idle = 0;
+        self.busy = self.busy.wrapping_add(1);
+        self.busy.is_multiple_of(BUSY_ROUNDS).then(|| self.now())
     }
 
     /// Nothing happened: waits a little. Returns the time if it is worth looking at deadlines.

@@ -47,6 +47,15 @@ impl<M: Copy, const W: usize, const R: usize, const P: usize> Machine<M, W, R, P
             self.settle();
             return Some(Action::Control { to, body: Body::Agree { round } });
         }
+        if let Some(unasked) = &mut self.unasked
+            && let Some(to) = ranks(*unasked).find(|&to| room.send(to))
+        {
+            *unasked &= !(1 << to);
+            let peer = self.peers.get_mut(usize::from(to))?;
+            peer.told = peer.granted;
+            let body = Body::Credit { limit: peer.granted };
+            return Some(Action::Control { to, body });
+        }
         if !self.stale_limits {
             return None;
         }
