@@ -232,6 +232,8 @@ impl Member {
             by_bytes: 0,
             puts: 0,
             in_place: key.in_place,
+            input_private: false,
+            output_private: false,
             sources_max: 0,
             dests_max: 0,
             deadline: None,
