@@ -43,6 +43,9 @@ pub struct Limits {
     pub group_size: u32,
     /// Most work groups in one dimension; a dispatch uses two.
     pub groups_max: u32,
+    /// Arithmetic and types that the device has, or claims to have: kernels that use them compile.
+    /// The self-test decides which of them give the right bits, and are used.
+    pub offers: Arithmetic,
 }
 
 /// A span of a buffer.
@@ -145,7 +148,8 @@ pub trait Queue: Send {
         to: Span<'_, Self::Buffer>,
     ) -> Result<(), GpuError>;
 
-    /// Is there room for one more batch, and for `jobs` more jobs in the one that is recorded?
+    /// Is there room for one more batch, and for `jobs` more jobs (kernels and copies) in the one
+    /// that is recorded? An empty batch has room for at least 32.
     fn has_room(&self, jobs: usize) -> bool;
 
     /// Starts the recorded batch, if there is anything in it, and returns the number of the last
