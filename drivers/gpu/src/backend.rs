@@ -35,8 +35,6 @@ pub struct Limits {
     /// Kernels may be given spans of [`Place::Pinned`] memory; otherwise only copies may. (OpenCL
     /// without fine-grained shared memory: a kernel must not touch what is mapped.)
     pub pinned_kernels: bool,
-    /// What the driver says that the device has of its own; a self-test decides what of it is used.
-    pub native: Arithmetic,
     /// Most spans (sources and destinations together) of one kernel.
     pub spans_max: usize,
     /// Work items of a work group.
