@@ -1,9 +1,9 @@
 //! Memory that kernels and copies work on.
 
-use crate::owned::Owned;
+use crate::owned::{ClBuffer, ClContext, ClEvent, ClQueue, Owned};
 use opencl3::command_queue::{enqueue_unmap_mem_object, finish};
 use opencl3::memory::svm_free;
-use opencl3::types::{cl_command_queue, cl_context, cl_mem};
+use opencl3::types::cl_mem;
 use std::ptr::{NonNull, null};
 use std::sync::Arc;
 use unisono_gpu::GpuError;
@@ -21,9 +21,9 @@ pub(crate) enum Memory {
     /// Fine-grained shared virtual memory: one address for host and device.
     Shared(Allocation),
     /// The device's own.
-    Device(Owned<cl_mem>),
+    Device(Owned<ClBuffer>),
     /// The host's, where the device's is the same: the caller's memory in place.
-    Imported(Owned<cl_mem>, NonNull<u8>),
+    Imported(Owned<ClBuffer>, NonNull<u8>),
     /// The host's, for copies only: what is mapped is not for kernels.
     Pinned(Mapped),
 }
@@ -108,7 +108,7 @@ impl Buffer {
 /// Shared virtual memory. It starts within what was allocated, at a page.
 #[derive(Debug)]
 pub(crate) struct Allocation {
-    context: Arc<Owned<cl_context>>,
+    context: Arc<Owned<ClContext>>,
     allocated: NonNull<u8>,
     skipped: usize,
 }
@@ -118,7 +118,7 @@ impl Allocation {
     /// `allocated` comes from `clSVMAlloc` in this context, and is given up; it is longer than
     /// `align`.
     pub(crate) unsafe fn new(
-        context: Arc<Owned<cl_context>>,
+        context: Arc<Owned<ClContext>>,
         allocated: NonNull<u8>,
         align: usize,
     ) -> Self {
@@ -142,21 +142,22 @@ impl Drop for Allocation {
 /// Host memory of a buffer that stays mapped.
 #[derive(Debug)]
 pub(crate) struct Mapped {
-    pub(crate) object: Owned<cl_mem>,
+    pub(crate) object: Owned<ClBuffer>,
     pub(crate) start: NonNull<u8>,
     /// The queue that it was mapped in.
-    pub(crate) queue: Arc<Owned<cl_command_queue>>,
+    pub(crate) queue: Arc<Owned<ClQueue>>,
 }
 
 impl Drop for Mapped {
     fn drop(&mut self) {
         let (queue, object) = (self.queue.get(), self.object.get());
         // SAFETY: mapped once in this queue, and nobody uses the mapping any more.
-        let unmapped =
-            unsafe { enqueue_unmap_mem_object(queue, object, self.start.as_ptr().cast(), 0, null()) };
+        let unmapped = unsafe {
+            enqueue_unmap_mem_object(queue, object, self.start.as_ptr().cast(), 0, null())
+        };
         if let Ok(event) = unmapped {
             // SAFETY: the call gave the reference away.
-            drop(unsafe { Owned::new(event) });
+            drop(unsafe { Owned::<ClEvent>::new(event) });
             let _ = finish(queue);
         }
     }

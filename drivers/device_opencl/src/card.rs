@@ -5,12 +5,14 @@ use opencl3::device::{
     CL_DEVICE_AVAILABLE, CL_DEVICE_COMPILER_AVAILABLE, CL_DEVICE_DOUBLE_FP_CONFIG,
     CL_DEVICE_ENDIAN_LITTLE, CL_DEVICE_EXTENSIONS, CL_DEVICE_GLOBAL_MEM_SIZE,
     CL_DEVICE_HOST_UNIFIED_MEMORY, CL_DEVICE_MAX_MEM_ALLOC_SIZE, CL_DEVICE_MAX_PARAMETER_SIZE,
-    CL_DEVICE_MAX_WORK_GROUP_SIZE, CL_DEVICE_MAX_WORK_ITEM_SIZES, CL_DEVICE_NAME, CL_DEVICE_PROFILE, CL_DEVICE_QUEUE_ON_HOST_PROPERTIES,
-    CL_DEVICE_SINGLE_FP_CONFIG, CL_DEVICE_SVM_CAPABILITIES, CL_DEVICE_SVM_FINE_GRAIN_BUFFER,
-    CL_DEVICE_TYPE, CL_DEVICE_TYPE_CPU, CL_DEVICE_TYPE_GPU, CL_DEVICE_UUID_KHR, CL_DEVICE_VENDOR,
+    CL_DEVICE_MAX_WORK_GROUP_SIZE, CL_DEVICE_MAX_WORK_ITEM_SIZES, CL_DEVICE_NAME,
+    CL_DEVICE_PROFILE, CL_DEVICE_QUEUE_ON_HOST_PROPERTIES, CL_DEVICE_SINGLE_FP_CONFIG,
+    CL_DEVICE_SVM_CAPABILITIES, CL_DEVICE_SVM_FINE_GRAIN_BUFFER, CL_DEVICE_TYPE,
+    CL_DEVICE_TYPE_CPU, CL_DEVICE_TYPE_GPU, CL_DEVICE_UUID_KHR, CL_DEVICE_VENDOR,
     CL_DEVICE_VERSION, CL_DRIVER_VERSION, CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT, CL_FP_DENORM,
     Device,
 };
+use unisono_gpu::kernel::SPAN_MAX;
 use unisono_gpu::{Api, Arithmetic, Card, CardType, DESTS_MAX, Limits, Params, Pci, SOURCES_MAX};
 
 /// `CL_DEVICE_PCI_BUS_INFO_KHR` of `cl_khr_pci_bus_info`.
@@ -115,7 +117,6 @@ fn native(device: &Device) -> Arithmetic {
         native_f32: true,
         native_f64: flag(device, CL_DEVICE_DOUBLE_FP_CONFIG),
         native_i64: full || has(device, "cles_khr_int64"),
-        storage_16: true,
         storage_8: true,
     }
 }
@@ -228,7 +229,6 @@ const fn mask(a: Arithmetic, b: Arithmetic) -> Arithmetic {
         native_f32: a.native_f32 && b.native_f32,
         native_f64: a.native_f64 && b.native_f64,
         native_i64: a.native_i64 && b.native_i64,
-        storage_16: a.storage_16 && b.storage_16,
         storage_8: a.storage_8 && b.storage_8,
     }
 }

@@ -5,21 +5,21 @@ use crate::card::{Abilities, PAGE, abilities, card, limits};
 use crate::discover::{Found, find};
 use crate::error::{Device, remark};
 use crate::options::Options;
-use crate::owned::Owned;
+use crate::owned::{ClBuffer, ClContext, ClEvent, ClQueue, Owned};
 use crate::program::Programs;
 use crate::queue::OpenClQueue;
 use crate::zero_copy;
 use opencl3::command_queue::{
     CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, create_command_queue, enqueue_map_buffer,
 };
-use opencl3::context::{CL_CONTEXT_PLATFORM, create_context};
+use opencl3::context::context::{CL_CONTEXT_PLATFORM, create_context};
 use opencl3::device::Device as DeviceId;
 use opencl3::memory::{
     CL_MAP_READ, CL_MAP_WRITE, CL_MEM_ALLOC_HOST_PTR, CL_MEM_CONTEXT, CL_MEM_OFFSET,
     CL_MEM_READ_WRITE, CL_MEM_SIZE, CL_MEM_SVM_FINE_GRAIN_BUFFER, CL_MEM_USE_HOST_PTR, ClMem,
     create_buffer, get_mem_object_info, svm_alloc,
 };
-use opencl3::types::{CL_TRUE, cl_command_queue, cl_context, cl_mem};
+use opencl3::types::{CL_TRUE, cl_context};
 use std::ptr::{NonNull, null, null_mut};
 use std::sync::Arc;
 use unisono_gpu::{Card, Context, GpuError, Limits, Place};
@@ -27,14 +27,14 @@ use unisono_gpu::{Card, Context, GpuError, Limits, Place};
 /// One OpenCL device, opened.
 #[derive(Debug)]
 pub struct OpenCl {
-    context: Arc<Owned<cl_context>>,
+    context: Arc<Owned<ClContext>>,
     id: DeviceId,
     name: Arc<Device>,
     card: Card,
     limits: Limits,
     abilities: Abilities,
     /// For mapping pinned memory.
-    service: Arc<Owned<cl_command_queue>>,
+    service: Arc<Owned<ClQueue>>,
     programs: Programs,
 }
 
@@ -96,7 +96,7 @@ impl OpenCl {
     }
 
     fn new(
-        context: Owned<cl_context>,
+        context: Owned<ClContext>,
         id: DeviceId,
         name: Arc<Device>,
         card: Card,
@@ -139,7 +139,7 @@ impl OpenCl {
     /// What the driver says.
     pub fn context(&self) -> Result<opencl3::context::Context, GpuError> {
         // SAFETY: the context is alive.
-        let shared = unsafe { Owned::share(self.raw()) }
+        let shared = unsafe { Owned::<ClContext>::share(self.raw()) }
             .map_err(|code| self.name.failed("clRetainContext", code))?;
         let raw = shared.get();
         // The reference now belongs to what is returned.
@@ -190,7 +190,7 @@ impl OpenCl {
     }
 
     /// A command queue of this context.
-    pub(crate) fn new_queue(&self) -> Result<Owned<cl_command_queue>, GpuError> {
+    pub(crate) fn new_queue(&self) -> Result<Owned<ClQueue>, GpuError> {
         new_queue(&self.context, &self.id, &self.name, self.abilities.out_of_order)
     }
 
@@ -200,7 +200,7 @@ impl OpenCl {
         flags: u64,
         bytes: u64,
         host: *mut u8,
-    ) -> Result<Owned<cl_mem>, GpuError> {
+    ) -> Result<Owned<ClBuffer>, GpuError> {
         let flags = flags | CL_MEM_READ_WRITE;
         // SAFETY: the flags fit the pointer: there is one only with `CL_MEM_USE_HOST_PTR`.
         let mem = unsafe { create_buffer(self.raw(), flags, bytes as usize, host.cast()) };
@@ -238,7 +238,7 @@ impl OpenCl {
         };
         let event = event.map_err(|code| self.name.no_memory("clEnqueueMapBuffer", bytes, code))?;
         // SAFETY: the call gave the reference away.
-        drop(unsafe { Owned::new(event) });
+        drop(unsafe { Owned::<ClEvent>::new(event) });
         let Some(start) = NonNull::new(start.cast()) else {
             return Err(self.name.failed("clEnqueueMapBuffer", 0));
         };
@@ -308,11 +308,11 @@ impl Context for OpenCl {
 
 /// The old call: drivers before OpenCL 2.0 have no other, and it does all that is needed.
 fn new_queue(
-    context: &Owned<cl_context>,
+    context: &Owned<ClContext>,
     device: &DeviceId,
     name: &Device,
     out_of_order: bool,
-) -> Result<Owned<cl_command_queue>, GpuError> {
+) -> Result<Owned<ClQueue>, GpuError> {
     let flags = if out_of_order { CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE } else { 0 };
     // SAFETY: the device has what the flags ask for.
     let queue = unsafe { create_command_queue(context.get(), device.id(), flags) };

@@ -26,7 +26,6 @@ impl Default for Options {
                 native_f32: true,
                 native_f64: true,
                 native_i64: true,
-                storage_16: true,
                 storage_8: true,
             },
             import: true,

@@ -2,14 +2,14 @@
 
 use crate::context::OpenCl;
 use crate::error::Device;
-use crate::owned::Owned;
+use crate::owned::{ClKernel, ClProgram, Owned};
 use opencl3::device::Device as DeviceId;
 use opencl3::error_codes::CL_BUILD_PROGRAM_FAILURE;
 use opencl3::kernel::create_kernel;
 use opencl3::program::{
     CL_PROGRAM_BUILD_LOG, build_program, create_program_with_source, get_program_build_data,
 };
-use opencl3::types::{cl_context, cl_kernel, cl_program};
+use opencl3::types::cl_context;
 use std::collections::HashMap;
 use std::ffi::CString;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,7 +18,7 @@ use unisono_gpu::{GpuError, Variant};
 
 /// The programs of a context, by the options that they were built with.
 #[derive(Debug, Default)]
-pub(crate) struct Programs(Mutex<HashMap<String, Arc<Owned<cl_program>>>>);
+pub(crate) struct Programs(Mutex<HashMap<String, Arc<Owned<ClProgram>>>>);
 
 /// A kernel of one queue.
 #[derive(Clone, Debug)]
@@ -26,7 +26,7 @@ pub struct Kernel(pub(crate) Arc<Inner>);
 
 #[derive(Debug)]
 pub(crate) struct Inner {
-    pub kernel: Owned<cl_kernel>,
+    pub kernel: Owned<ClKernel>,
     /// The queue that sets its arguments: two at once would mix them up.
     pub queue: u64,
     pub spans: usize,
@@ -35,7 +35,7 @@ pub(crate) struct Inner {
 
 impl Programs {
     /// The program for a variant. Two threads that want the same one build it once.
-    fn get(&self, cl: &OpenCl, variant: &Variant) -> Result<Arc<Owned<cl_program>>, GpuError> {
+    fn get(&self, cl: &OpenCl, variant: &Variant) -> Result<Arc<Owned<ClProgram>>, GpuError> {
         let options = variant.options()?;
         // Held while building: drivers build one program at a time anyway.
         let mut programs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -60,7 +60,12 @@ impl Programs {
         // SAFETY: the call gave the reference away.
         let kernel = unsafe { Owned::new(kernel) };
         let spans = usize::from(variant.sources) + usize::from(variant.dests);
-        Ok(Kernel(Arc::new(Inner { kernel, queue, spans, group_size: variant.group_size as usize })))
+        Ok(Kernel(Arc::new(Inner {
+            kernel,
+            queue,
+            spans,
+            group_size: variant.group_size as usize,
+        })))
     }
 }
 
@@ -70,11 +75,11 @@ fn build(
     name: &Device,
     variant: &Variant,
     options: &str,
-) -> Result<Owned<cl_program>, GpuError> {
+) -> Result<Owned<ClProgram>, GpuError> {
     let program = create_program_with_source(context, &[SOURCE])
         .map_err(|code| name.failed("clCreateProgramWithSource", code))?;
     // SAFETY: the call gave the reference away.
-    let program = unsafe { Owned::new(program) };
+    let program = unsafe { Owned::<ClProgram>::new(program) };
     let error = |text| GpuError::Build { device: name.name(), kernel: title(variant), text };
     let c_options = CString::new(options).map_err(|error_| error(error_.to_string()))?;
     let none = std::ptr::null_mut();

@@ -2,14 +2,14 @@
 
 use crate::buffer::{Buffer, Handle};
 use crate::context::OpenCl;
-use crate::owned::Owned;
+use crate::owned::{ClEvent, ClQueue, Owned};
 use crate::program::{Inner, Kernel};
 use opencl3::command_queue::{
     enqueue_barrier_with_wait_list, enqueue_copy_buffer, enqueue_nd_range_kernel,
     enqueue_read_buffer, enqueue_svm_mem_cpy, enqueue_write_buffer, finish, flush,
 };
-use opencl3::event::{CL_COMPLETE, CL_EVENT_COMMAND_EXECUTION_STATUS, get_event_info};
 use opencl3::event::wait_for_events;
+use opencl3::event::{CL_COMPLETE, CL_EVENT_COMMAND_EXECUTION_STATUS, get_event_info};
 use opencl3::kernel::{set_kernel_arg, set_kernel_arg_svm_pointer};
 use opencl3::types::{CL_FALSE, cl_command_queue, cl_event, cl_kernel};
 use std::collections::VecDeque;
@@ -24,7 +24,7 @@ const JOBS_MAX: usize = 128;
 const BATCHES_MAX: usize = 64;
 
 /// The events of a batch's jobs; the last one completes when all have.
-type Batch = Vec<Owned<cl_event>>;
+type Batch = Vec<Owned<ClEvent>>;
 
 /// One command queue.
 ///
@@ -33,7 +33,7 @@ type Batch = Vec<Owned<cl_event>>;
 #[derive(Debug)]
 pub struct OpenClQueue {
     cl: Arc<OpenCl>,
-    queue: Owned<cl_command_queue>,
+    queue: Owned<ClQueue>,
     /// Tells the kernels of this queue from others'.
     number: u64,
     /// What is recorded.
@@ -121,20 +121,17 @@ impl OpenClQueue {
             set.map_err(failed)?;
             let offset = span.offset;
             // SAFETY: the argument is a `ulong`; the call copies it.
-            unsafe { set_kernel_arg(kernel, index + 1, size_of::<u64>(), (&raw const offset).cast()) }
-                .map_err(failed)?;
+            unsafe {
+                set_kernel_arg(kernel, index + 1, size_of::<u64>(), (&raw const offset).cast())
+            }
+            .map_err(failed)?;
             index += 2;
         }
         Ok(())
     }
 
     /// A copy between two places of host memory, on a device that copies only from and to its own.
-    fn bounce(
-        &mut self,
-        from: *const u8,
-        to: *mut u8,
-        bytes: usize,
-    ) -> Result<(), GpuError> {
+    fn bounce(&mut self, from: *const u8, to: *mut u8, bytes: usize) -> Result<(), GpuError> {
         let object = self.cl.object(0, bytes as u64, null_mut())?;
         let (queue, mem) = (self.queue.get(), object.get());
         // SAFETY: the caller keeps the source until the batch is complete. The queue keeps the
@@ -152,7 +149,7 @@ impl OpenClQueue {
 
     /// Has the oldest batch ended? `Some` with a code if one of its jobs failed.
     fn ended(batch: &Batch) -> Result<bool, i32> {
-        let status = |event: &Owned<cl_event>| {
+        let status = |event: &Owned<ClEvent>| {
             get_event_info(event.get(), CL_EVENT_COMMAND_EXECUTION_STATUS).map(i32::from)
         };
         let Some(last) = batch.last() else { return Ok(true) };

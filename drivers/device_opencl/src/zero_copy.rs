@@ -2,7 +2,7 @@
 //! access of the host, and lets a driver work on a copy in between. Where host and device share
 //! memory and caches there is no copy, and nothing to be done; this finds out.
 
-use crate::owned::Owned;
+use crate::owned::{ClBuffer, ClEvent, Owned};
 use opencl3::command_queue::{enqueue_copy_buffer, enqueue_fill_buffer};
 use opencl3::event::wait_for_events;
 use opencl3::memory::{CL_MEM_READ_WRITE, CL_MEM_USE_HOST_PTR, create_buffer};
@@ -26,7 +26,7 @@ pub(crate) fn works(context: cl_context, queue: cl_command_queue) -> bool {
         return false;
     };
     // SAFETY: the call gave the reference away.
-    let mem = unsafe { Owned::new(mem) };
+    let mem = unsafe { Owned::<ClBuffer>::new(mem) };
     let (pattern, raw) = ([3u8; 4], mem.get());
     let fill = || {
         let pattern = pattern.as_ptr().cast();
@@ -56,7 +56,7 @@ pub(crate) fn works(context: cl_context, queue: cl_command_queue) -> bool {
 fn wait(event: Result<cl_event, i32>) -> bool {
     event.is_ok_and(|event| {
         // SAFETY: the call gave the reference away.
-        let event = unsafe { Owned::new(event) };
+        let event = unsafe { Owned::<ClEvent>::new(event) };
         wait_for_events(&[event.get()]).is_ok()
     })
 }
