@@ -7,6 +7,7 @@ use opencl3::error_codes::{
     DLOPEN_RUNTIME_LOAD_FAILED,
 };
 use opencl3::platform::{Platform, get_platforms};
+use std::sync::{Mutex, PoisonError};
 use unisono_gpu::{Card, GpuError};
 
 const API: &str = "OpenCL";
@@ -37,6 +38,10 @@ pub fn devices() -> Result<Vec<Card>, GpuError> {
 
 /// All devices.
 pub(crate) fn find() -> Result<Vec<Found>, GpuError> {
+    // Drivers come up at the first question. With two of them at once, PoCL 3.1 crashes, or has
+    // no devices.
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let platforms = get_platforms().map_err(|error| no_platform(&error))?;
     let mut found = Vec::new();
     let mut empty = Vec::new();
