@@ -15,9 +15,9 @@ use opencl3::command_queue::{
 use opencl3::context::context::{CL_CONTEXT_PLATFORM, create_context};
 use opencl3::device::Device as DeviceId;
 use opencl3::memory::{
-    CL_MAP_READ, CL_MAP_WRITE, CL_MEM_ALLOC_HOST_PTR, CL_MEM_CONTEXT, CL_MEM_OFFSET,
-    CL_MEM_READ_WRITE, CL_MEM_SIZE, CL_MEM_SVM_FINE_GRAIN_BUFFER, CL_MEM_USE_HOST_PTR, ClMem,
-    create_buffer, get_mem_object_info, svm_alloc,
+    CL_MAP_READ, CL_MAP_WRITE, CL_MEM_ALLOC_HOST_PTR, CL_MEM_CONTEXT, CL_MEM_READ_WRITE,
+    CL_MEM_SIZE, CL_MEM_SVM_FINE_GRAIN_BUFFER, CL_MEM_USE_HOST_PTR, ClMem, create_buffer,
+    get_mem_object_info, svm_alloc,
 };
 use opencl3::types::{CL_TRUE, cl_context};
 use std::ptr::{NonNull, null, null_mut};
@@ -151,8 +151,7 @@ impl OpenCl {
     /// must be complete before a group reads it, and the other way round.
     ///
     /// # Errors
-    /// [`GpuError::Address`] if the buffer is of another context, or does not end at a multiple of
-    /// 4 bytes, which kernels rely on.
+    /// [`GpuError::Address`] if the buffer is of another context, or what the driver says.
     pub fn adopt<T>(&self, buffer: &opencl3::memory::Buffer<T>) -> Result<Buffer, GpuError> {
         let mem = buffer.get();
         let info = |query| {
@@ -161,15 +160,10 @@ impl OpenCl {
         };
         let bytes = usize::from(info(CL_MEM_SIZE)?) as u64;
         let context = isize::from(info(CL_MEM_CONTEXT)?) as cl_context;
-        let refuse = |text| {
-            let (device, start) = (self.name.name(), mem.addr());
-            Err(GpuError::Address { device, start, bytes, text })
-        };
         if context != self.raw() {
-            return refuse("the buffer is of another OpenCL context");
-        }
-        if !bytes.is_multiple_of(4) || !usize::from(info(CL_MEM_OFFSET)?).is_multiple_of(4) {
-            return refuse("a buffer has to start and end at a multiple of 4 bytes");
+            let (device, start) = (self.name.name(), mem.addr());
+            let text = "the buffer is of another OpenCL context";
+            return Err(GpuError::Address { device, start, bytes, text });
         }
         // SAFETY: the caller's reference keeps it alive for now.
         let object = unsafe { Owned::share(mem) }

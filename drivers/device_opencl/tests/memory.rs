@@ -168,9 +168,7 @@ fn refusals_say_why() {
     let error = cl.adopt(&make(64)).unwrap_err();
     assert!(error.to_string().contains("another OpenCL context"), "{error}");
     let theirs = OpenCl::from_context(&other, &device(&other), &Options::default()).unwrap();
-    let error = theirs.adopt(&make(63)).unwrap_err();
-    assert!(error.to_string().contains("multiple of 4"), "{error}");
-    assert_eq!(theirs.bytes(&theirs.adopt(&make(64)).unwrap()), 64);
+    assert_eq!(theirs.bytes(&theirs.adopt(&make(63)).unwrap()), 63);
 
     let error = OpenCl::open(999, &Options::default()).unwrap_err();
     assert!(error.to_string().contains("no OpenCL device 999; there are: 0: "), "{error}");
