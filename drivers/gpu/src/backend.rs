@@ -96,7 +96,7 @@ pub trait Context: Send + Sync + 'static {
 }
 
 /// Records work into a batch and starts batches in order. Nothing blocks but [`Queue::wait`] and
-/// [`Queue::compile`].
+/// [`Queue::compile`], and dropping a queue, which waits for its batches first.
 ///
 /// Jobs of one batch are independent of each other; every batch sees what the host and earlier
 /// batches have written, and the host sees what a batch has written once it is complete.
