@@ -32,6 +32,9 @@ pub struct Limits {
     /// device's memory IS the host's. Otherwise imports are only worth it for memory that is
     /// registered for longer.
     pub unified: bool,
+    /// Kernels may be given spans of [`Place::Pinned`] memory; otherwise only copies may. (OpenCL
+    /// without fine-grained shared memory: a kernel must not touch what is mapped.)
+    pub pinned_kernels: bool,
     /// Most spans (sources and destinations together) of one kernel.
     pub spans_max: usize,
     /// Work items of a work group.
@@ -98,8 +101,9 @@ pub trait Context: Send + Sync + 'static {
 /// Records work into a batch and starts batches in order. Nothing blocks but [`Queue::wait`] and
 /// [`Queue::compile`], and dropping a queue, which waits for its batches first.
 ///
-/// Jobs of one batch are independent of each other; every batch sees what the host and earlier
-/// batches have written, and the host sees what a batch has written once it is complete.
+/// Jobs of one batch are independent of each other. A job sees what earlier batches have written,
+/// and what the host had written when the job was added: an API may start it then, before
+/// [`Queue::submit`]. The host sees what a batch has written once it is complete.
 pub trait Queue: Send {
     /// The context's buffer.
     type Buffer;
