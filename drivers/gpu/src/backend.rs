@@ -99,7 +99,7 @@ pub trait Context: Send + Sync + 'static {
 }
 
 /// Records work into a batch and starts batches in order. Nothing blocks but [`Queue::wait`] and
-/// [`Queue::compile`].
+/// [`Queue::compile`], and dropping a queue, which waits for its batches first.
 ///
 /// Jobs of one batch are independent of each other. A job sees what earlier batches have written,
 /// and what the host had written when the job was added: an API may start it then, before
