@@ -21,4 +21,4 @@ pub mod kernel;
 pub use backend::{Context, Limits, Place, Queue, Span};
 pub use card::{Api, Card, CardType, Pci};
 pub use error::GpuError;
-pub use kernel::{Arithmetic, DESTS_MAX, Params, SOURCES_MAX, Variant};
+pub use kernel::{Arithmetic, DESTS_MAX, FloatControls, Params, SOURCES_MAX, SPAN_MAX, Variant};

@@ -1,0 +1,1 @@
+/* The OpenCL kernels come here: see src/kernel/mod.rs for how they are called. */
