@@ -146,7 +146,7 @@ impl VulkanContext {
 
     /// The type of memory for a place, among those allowed.
     pub(crate) fn memory_type(&self, allowed: u32, place: Place) -> Option<usize> {
-        let types = &self.vulkano_device().physical_device().memory_properties().memory_types;
+        let types = memory::types(self.vulkano_device().physical_device());
         memory::pick(types, allowed, place, self.limits.unified)
     }
 
@@ -250,7 +250,7 @@ fn limits(device: &Device, card: &Card, options: &Options) -> Limits {
     let has = physical.properties();
     let memory = physical.memory_properties();
     let is_host = matches!(card.kind, CardType::Integrated | CardType::Software);
-    let reachable = memory::pick(&memory.memory_types, !0, Place::Device, true)
+    let reachable = memory::pick(memory::types(physical), !0, Place::Device, true)
         .is_some_and(|i| memory.memory_types[i].property_flags.contains(HOST));
     let heap = memory.memory_heaps.iter().map(|heap| heap.size).max().unwrap_or(0);
     // Vulkan 1.0 had no limit of a buffer's size but memory.
@@ -259,17 +259,15 @@ fn limits(device: &Device, card: &Card, options: &Options) -> Limits {
     let span_max = u64::from(has.max_storage_buffer_range);
     let import = options.import && device.enabled_extensions().ext_external_memory_host;
     let buffers = has.max_per_stage_descriptor_storage_buffers;
-    let buffers = buffers.min(has.max_per_stage_resources).min(has.max_descriptor_set_storage_buffers);
+    let buffers =
+        buffers.min(has.max_per_stage_resources).min(has.max_descriptor_set_storage_buffers);
     let [x, y, _] = has.max_compute_work_group_count;
     let [group_x, ..] = has.max_compute_work_group_size;
     Limits {
         buffer_max: buffer_max.min(options.buffer_max) / GRAIN * GRAIN,
         span_max: span_max.min(SPAN_MAX).min(options.span_max) / GRAIN * GRAIN,
         span_align: has.min_storage_buffer_offset_alignment.as_devicesize().max(4),
-        import_align: has
-            .min_imported_host_pointer_alignment
-            .filter(|_| import)
-            .map(|align| align.as_devicesize()),
+        import_align: has.min_imported_host_pointer_alignment.filter(|_| import),
         unified: options.unified && is_host && reachable,
         // One buffer is for the parameters.
         spans_max: (buffers.saturating_sub(1) as usize).min(options.spans_max),

@@ -74,18 +74,17 @@ pub(crate) fn devices(instance: &Arc<Instance>) -> Result<Vec<Arc<PhysicalDevice
     // vulkano's own list is all or nothing.
     let handles = handles(instance)
         .map_err(|result| missing(format!("vkEnumeratePhysicalDevices: {}", words(result))))?;
-    let devices: Vec<_> = handles
-        .into_iter()
-        // SAFETY: the handles are this instance's.
-        .filter_map(|handle| match unsafe { PhysicalDevice::from_handle(instance.clone(), handle) } {
-            Ok(device) => Some(device),
+    let mut devices = Vec::new();
+    for handle in handles {
+        // SAFETY: the handle is this instance's.
+        match unsafe { PhysicalDevice::from_handle(instance.clone(), handle) } {
+            Ok(device) if can_compute(&device) => devices.push(device),
+            Ok(_) => {}
             Err(error) => {
                 tracing::warn!("a Vulkan device does not say what it is: {error:?}");
-                None
             }
-        })
-        .filter(|device| can_compute(device))
-        .collect();
+        }
+    }
     if devices.is_empty() {
         return Err(missing("the drivers that were found have no device".into()));
     }

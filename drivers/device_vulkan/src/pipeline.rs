@@ -166,8 +166,7 @@ impl Pipelines {
             .module(module)
             .name(c"main")
             .specialization_info(&special);
-        let info =
-            vk::ComputePipelineCreateInfo::default().stage(stage).layout(layout.handle());
+        let info = vk::ComputePipelineCreateInfo::default().stage(stage).layout(layout.handle());
         let mut handle = vk::Pipeline::null();
         let create = self.device.fns().v1_0.create_compute_pipelines;
         let none = vk::PipelineCache::null();
