@@ -17,8 +17,12 @@ pub mod backend;
 pub mod card;
 pub mod error;
 pub mod kernel;
+pub mod memory;
+mod process;
 
 pub use backend::{Context, Limits, Place, Queue, Span};
 pub use card::{Api, Card, CardType, Pci};
 pub use error::GpuError;
 pub use kernel::{Arithmetic, DESTS_MAX, FloatControls, Params, SOURCES_MAX, SPAN_MAX, Variant};
+pub use memory::{Allocation, Memory, Registration};
+pub use process::Process;

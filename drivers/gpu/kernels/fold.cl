@@ -1,1 +1,0 @@
-/* The OpenCL kernels come here: see src/kernel/mod.rs for how they are called. */
