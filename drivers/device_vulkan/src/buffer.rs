@@ -69,8 +69,7 @@ impl VulkanBuffer {
         }
         let size = bytes.next_multiple_of(GRAIN);
         let device = context.vulkano_device();
-        let failed =
-            |call| move |error| fault::wrapped_memory(context.name(), call, size, error);
+        let failed = |call| move |error| fault::wrapped_memory(context.name(), call, size, error);
         let info = BufferCreateInfo { size, usage: usage(), ..BufferCreateInfo::default() };
         let raw = RawBuffer::new(device.clone(), info).map_err(failed("vkCreateBuffer"))?;
         let needs = raw.memory_requirements();
@@ -82,8 +81,8 @@ impl VulkanBuffer {
             memory_type_index: kind as u32,
             ..MemoryAllocateInfo::default()
         };
-        let mut memory = DeviceMemory::allocate(device.clone(), info)
-            .map_err(failed("vkAllocateMemory"))?;
+        let mut memory =
+            DeviceMemory::allocate(device.clone(), info).map_err(failed("vkAllocateMemory"))?;
         if context.is_mapped(kind, place) {
             let all = MemoryMapInfo { size: needs.layout.size(), ..MemoryMapInfo::default() };
             memory.map(all).map_err(failed("vkMapMemory"))?;
@@ -116,7 +115,7 @@ impl VulkanBuffer {
                 "the buffer needs the usages STORAGE_BUFFER, TRANSFER_SRC and TRANSFER_DST",
             ));
         }
-        if subbuffer.offset() % context.limits().span_align != 0 {
+        if !subbuffer.offset().is_multiple_of(context.limits().span_align) {
             return Err(refuse("it starts at no multiple of minStorageBufferOffsetAlignment"));
         }
         let end = subbuffer.offset() + subbuffer.size();
@@ -169,7 +168,8 @@ impl VulkanBuffer {
         let Some(align) = context.limits().import_align else {
             return Err(refuse("it does not import host memory (VK_EXT_external_memory_host)"));
         };
-        if start.as_ptr() as u64 % align != 0 || bytes % align != 0 || bytes == 0 {
+        let aligned = |n: u64| n.is_multiple_of(align);
+        if !aligned(start.as_ptr() as u64) || !aligned(bytes) || bytes == 0 {
             return Err(refuse("imported memory starts and ends at multiples of import_align"));
         }
         // SAFETY: the caller keeps the pages.
@@ -242,8 +242,7 @@ impl Imported {
     ) -> Result<Self, GpuError> {
         let device = context.vulkano_device();
         let fns = device.fns();
-        let failed =
-            |call| move |result| fault::raw_memory(context.name(), call, bytes, result);
+        let failed = |call| move |result| fault::raw_memory(context.name(), call, bytes, result);
         let from = vk::ExternalMemoryHandleTypeFlags::HOST_ALLOCATION_EXT;
         let pointer = start.as_ptr().cast();
         let mut host = vk::MemoryHostPointerPropertiesEXT::default();
@@ -279,9 +278,8 @@ impl Imported {
     fn memory_type(device: &Device, allowed: u32) -> Option<u32> {
         let types = &device.physical_device().memory_properties().memory_types;
         let find = |flags: MemoryPropertyFlags| {
-            let fits = |i: &usize| {
-                allowed & (1 << i) != 0 && types[*i].property_flags.contains(flags)
-            };
+            let fits =
+                |i: &usize| allowed & (1 << i) != 0 && types[*i].property_flags.contains(flags);
             (0..types.len()).find(fits).map(|i| i as u32)
         };
         let coherent = MemoryPropertyFlags::HOST_VISIBLE | MemoryPropertyFlags::HOST_COHERENT;

@@ -12,7 +12,7 @@ use ash::vk;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use unisono_gpu::kernel::SPAN_MAX;
-use unisono_gpu::{Card, CardType, Context, GpuError, Limits, Place};
+use unisono_gpu::{Arithmetic, Card, CardType, Context, GpuError, Limits, Place};
 use vulkano::VulkanObject;
 use vulkano::buffer::Subbuffer;
 use vulkano::device::physical::PhysicalDevice;
@@ -102,9 +102,9 @@ impl VulkanContext {
             }
         }
         let name = name(&card);
-        let limits = limits(device, &card, options);
-        let timeline = used.contains(&("timeline", true));
-        let pipelines = Pipelines::new(device.clone(), &used, &name);
+        let limits = limits(device, &card, &used, options);
+        let timeline = has(&used, "timeline");
+        let pipelines = Pipelines::new(device.clone(), limits.offers, &name);
         Ok(Arc::new(Self { queue, card, name, limits, timeline, pipelines }))
     }
 
@@ -146,7 +146,7 @@ impl VulkanContext {
 
     /// The type of memory for a place, among those allowed.
     pub(crate) fn memory_type(&self, allowed: u32, place: Place) -> Option<usize> {
-        let types = &self.vulkano_device().physical_device().memory_properties().memory_types;
+        let types = memory::types(self.vulkano_device().physical_device());
         memory::pick(types, allowed, place, self.limits.unified)
     }
 
@@ -231,8 +231,11 @@ fn create_info(physical: &PhysicalDevice, family: u32, options: &Options) -> Dev
     }
 }
 
+/// Features of a card by name, and whether they are used.
+type Used = [(&'static str, bool); 5];
+
 /// The features of a card that can be used on this device.
-fn used(device: &Device, options: &Options) -> [(&'static str, bool); 5] {
+fn used(device: &Device, options: &Options) -> Used {
     let on = device.enabled_features();
     let import = device.enabled_extensions().ext_external_memory_host;
     [
@@ -244,37 +247,47 @@ fn used(device: &Device, options: &Options) -> [(&'static str, bool); 5] {
     ]
 }
 
+/// Is a feature in use?
+fn has(used: &Used, name: &'static str) -> bool {
+    used.contains(&(name, true))
+}
+
 /// What the device cannot exceed, or must not.
-fn limits(device: &Device, card: &Card, options: &Options) -> Limits {
+fn limits(device: &Device, card: &Card, used: &Used, options: &Options) -> Limits {
     let physical = device.physical_device();
-    let has = physical.properties();
+    let most = physical.properties();
     let memory = physical.memory_properties();
     let is_host = matches!(card.kind, CardType::Integrated | CardType::Software);
-    let reachable = memory::pick(&memory.memory_types, !0, Place::Device, true)
+    let reachable = memory::pick(memory::types(physical), !0, Place::Device, true)
         .is_some_and(|i| memory.memory_types[i].property_flags.contains(HOST));
     let heap = memory.memory_heaps.iter().map(|heap| heap.size).max().unwrap_or(0);
     // Vulkan 1.0 had no limit of a buffer's size but memory.
-    let buffer_max = has.max_memory_allocation_size.unwrap_or(u64::MAX);
-    let buffer_max = buffer_max.min(has.max_buffer_size.unwrap_or(u64::MAX)).min(heap);
-    let span_max = u64::from(has.max_storage_buffer_range);
-    let import = options.import && device.enabled_extensions().ext_external_memory_host;
-    let buffers = has.max_per_stage_descriptor_storage_buffers;
-    let buffers = buffers.min(has.max_per_stage_resources).min(has.max_descriptor_set_storage_buffers);
-    let [x, y, _] = has.max_compute_work_group_count;
-    let [group_x, ..] = has.max_compute_work_group_size;
+    let buffer_max = most.max_memory_allocation_size.unwrap_or(u64::MAX);
+    let buffer_max = buffer_max.min(most.max_buffer_size.unwrap_or(u64::MAX)).min(heap);
+    let span_max = u64::from(most.max_storage_buffer_range);
+    let buffers = most.max_per_stage_descriptor_storage_buffers;
+    let buffers =
+        buffers.min(most.max_per_stage_resources).min(most.max_descriptor_set_storage_buffers);
+    let [x, y, _] = most.max_compute_work_group_count;
+    let [group_x, ..] = most.max_compute_work_group_size;
     Limits {
         buffer_max: buffer_max.min(options.buffer_max) / GRAIN * GRAIN,
         span_max: span_max.min(SPAN_MAX).min(options.span_max) / GRAIN * GRAIN,
-        span_align: has.min_storage_buffer_offset_alignment.as_devicesize().max(4),
-        import_align: has
-            .min_imported_host_pointer_alignment
-            .filter(|_| import)
-            .map(|align| align.as_devicesize()),
+        span_align: most.min_storage_buffer_offset_alignment.as_devicesize().max(4),
+        import_align: most.min_imported_host_pointer_alignment.filter(|_| has(used, "import")),
         unified: options.unified && is_host && reachable,
+        pinned_kernels: true,
         // One buffer is for the parameters.
         spans_max: (buffers.saturating_sub(1) as usize).min(options.spans_max),
-        group_size: options.group_size.min(group_x).min(has.max_compute_work_group_invocations),
+        group_size: options.group_size.min(group_x).min(most.max_compute_work_group_invocations),
         groups_max: x.min(y).min(options.groups_max),
+        offers: Arithmetic {
+            normal_f32: options.float32,
+            native_f32: options.float32,
+            native_f64: has(used, "float64"),
+            native_i64: has(used, "int64"),
+            storage_8: has(used, "storage_8"),
+        },
     }
 }
 

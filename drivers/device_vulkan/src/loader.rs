@@ -11,7 +11,7 @@ use vulkano::instance::debug::{
     DebugUtilsMessageType, DebugUtilsMessengerCallback, DebugUtilsMessengerCreateInfo,
 };
 use vulkano::instance::{Instance, InstanceCreateFlags, InstanceCreateInfo, InstanceExtensions};
-use vulkano::{Validated, Version, VulkanError, VulkanLibrary, VulkanObject};
+use vulkano::{LoadingError, Validated, Version, VulkanError, VulkanLibrary, VulkanObject};
 
 const API: &str = "Vulkan";
 const LAYER: &str = "VK_LAYER_KHRONOS_validation";
@@ -24,7 +24,14 @@ const GET_LAYER: &str = "install it (Debian, Ubuntu: apt install vulkan-validati
 /// Loads the library and makes an instance.
 pub(crate) fn instance(validate: Option<&Complaint>) -> Result<Arc<Instance>, GpuError> {
     let missing = |what: String, help| GpuError::Missing { api: API, what, help };
-    let library = VulkanLibrary::new().map_err(|error| missing(error.to_string(), GET_LOADER))?;
+    let library = VulkanLibrary::new().map_err(|error| {
+        let what = match error {
+            // Which file, and why not, is not in the error's own text.
+            LoadingError::LibraryLoadFailure(cause) => cause.to_string(),
+            other => other.to_string(),
+        };
+        missing(what, GET_LOADER)
+    })?;
     let mut info = InstanceCreateInfo {
         // Devices of portability drivers do all that is needed here.
         flags: InstanceCreateFlags::ENUMERATE_PORTABILITY,
@@ -74,18 +81,17 @@ pub(crate) fn devices(instance: &Arc<Instance>) -> Result<Vec<Arc<PhysicalDevice
     // vulkano's own list is all or nothing.
     let handles = handles(instance)
         .map_err(|result| missing(format!("vkEnumeratePhysicalDevices: {}", words(result))))?;
-    let devices: Vec<_> = handles
-        .into_iter()
-        // SAFETY: the handles are this instance's.
-        .filter_map(|handle| match unsafe { PhysicalDevice::from_handle(instance.clone(), handle) } {
-            Ok(device) => Some(device),
+    let mut devices = Vec::new();
+    for handle in handles {
+        // SAFETY: the handle is this instance's.
+        match unsafe { PhysicalDevice::from_handle(instance.clone(), handle) } {
+            Ok(device) if can_compute(&device) => devices.push(device),
+            Ok(_) => {}
             Err(error) => {
                 tracing::warn!("a Vulkan device does not say what it is: {error:?}");
-                None
             }
-        })
-        .filter(|device| can_compute(device))
-        .collect();
+        }
+    }
     if devices.is_empty() {
         return Err(missing("the drivers that were found have no device".into()));
     }

@@ -1,23 +1,28 @@
 //! Which type of memory a buffer is made of.
 
 use unisono_gpu::Place;
-use vulkano::memory::{MemoryPropertyFlags as Flags, MemoryType};
+use vulkano::device::physical::PhysicalDevice;
+use vulkano::memory::MemoryPropertyFlags as Flags;
 
 /// The host reads and writes it at full speed, and what it writes is seen.
 pub(crate) const HOST: Flags =
     Flags::HOST_VISIBLE.union(Flags::HOST_COHERENT).union(Flags::HOST_CACHED);
 
+/// What the types of a device are, in its order.
+pub(crate) fn types(device: &PhysicalDevice) -> impl Iterator<Item = Flags> + '_ {
+    device.memory_properties().memory_types.iter().map(|kind| kind.property_flags)
+}
+
 /// The best type among those whose bit is set in `allowed`, if any will do. `unified`: device
 /// memory that the host can reach is wanted, not avoided.
 pub(crate) fn pick(
-    types: &[MemoryType],
+    types: impl Iterator<Item = Flags>,
     allowed: u32,
     place: Place,
     unified: bool,
 ) -> Option<usize> {
     // The first of the best: a driver lists the faster ones first.
-    let ranked = types.iter().enumerate().filter_map(|(index, kind)| {
-        let flags = kind.property_flags;
+    let ranked = types.enumerate().filter_map(|(index, flags)| {
         let usable = allowed & (1 << index) != 0 && !flags.intersects(special());
         let rank = rank(flags, place, unified).filter(|_| usable)?;
         Some((rank, index))
@@ -55,31 +60,28 @@ fn rank(flags: Flags, place: Place, unified: bool) -> Option<u32> {
 mod tests {
     use super::*;
 
-    fn types(flags: &[Flags]) -> Vec<MemoryType> {
-        let with = |&property_flags| MemoryType { property_flags, heap_index: 0 };
-        flags.iter().map(with).collect()
-    }
-
     #[test]
     fn discrete_memory_stays_out_of_the_hosts_window() {
         let local = Flags::DEVICE_LOCAL;
         let coherent = Flags::HOST_VISIBLE | Flags::HOST_COHERENT;
-        let all = types(&[Flags::empty(), local | coherent, local, coherent, HOST]);
-        assert_eq!(pick(&all, !0, Place::Device, false), Some(2));
-        assert_eq!(pick(&all, !0, Place::Device, true), Some(2));
-        assert_eq!(pick(&all, !0, Place::Pinned, false), Some(4));
-        assert_eq!(pick(&all, 0b01011, Place::Pinned, false), Some(3));
-        assert_eq!(pick(&all, 0b00010, Place::Device, false), Some(1));
-        assert_eq!(pick(&all, 0b00101, Place::Pinned, false), None);
+        let all = [Flags::empty(), local | coherent, local, coherent, HOST];
+        let pick = |allowed, place, unified| pick(all.into_iter(), allowed, place, unified);
+        assert_eq!(pick(!0, Place::Device, false), Some(2));
+        assert_eq!(pick(!0, Place::Device, true), Some(2));
+        assert_eq!(pick(!0, Place::Pinned, false), Some(4));
+        assert_eq!(pick(0b01011, Place::Pinned, false), Some(3));
+        assert_eq!(pick(0b00010, Place::Device, false), Some(1));
+        assert_eq!(pick(0b00101, Place::Pinned, false), None);
     }
 
     #[test]
     fn shared_memory_is_used_as_such() {
         let local = Flags::DEVICE_LOCAL;
-        let all = types(&[local | Flags::DEVICE_COHERENT, local, local | HOST]);
-        assert_eq!(pick(&all, !0, Place::Device, true), Some(2));
-        assert_eq!(pick(&all, !0, Place::Device, false), Some(1));
-        assert_eq!(pick(&all, !0, Place::Pinned, false), Some(2));
-        assert_eq!(pick(&all, 1, Place::Device, true), None);
+        let all = [local | Flags::DEVICE_COHERENT, local, local | HOST];
+        let pick = |allowed, place, unified| pick(all.into_iter(), allowed, place, unified);
+        assert_eq!(pick(!0, Place::Device, true), Some(2));
+        assert_eq!(pick(!0, Place::Device, false), Some(1));
+        assert_eq!(pick(!0, Place::Pinned, false), Some(2));
+        assert_eq!(pick(1, Place::Device, true), None);
     }
 }

@@ -10,6 +10,8 @@ pub type Complaint = Arc<dyn Fn(&str) + Send + Sync + RefUnwindSafe>;
 /// tests, and for drivers that promise what they do not keep.
 #[derive(Clone)]
 pub struct Options {
+    /// Arithmetic of 32-bit floats, unless its bits are wrong; integers do without.
+    pub float32: bool,
     /// 64-bit floats.
     pub float64: bool,
     /// 64-bit integers.
@@ -39,6 +41,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
+            float32: true,
             float64: true,
             int64: true,
             storage_8: true,

@@ -5,7 +5,7 @@ use ash::vk;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use unisono_gpu::kernel::{FloatControls, Module, Widths};
-use unisono_gpu::{GpuError, Variant};
+use unisono_gpu::{Arithmetic, GpuError, Variant};
 use vulkano::VulkanObject;
 use vulkano::descriptor_set::layout::{
     DescriptorSetLayout, DescriptorSetLayoutBinding, DescriptorSetLayoutCreateInfo, DescriptorType,
@@ -20,8 +20,8 @@ pub(crate) struct Pipelines {
     device: Arc<Device>,
     /// How errors call the device.
     name: String,
-    /// Features by name, and whether they are on.
-    features: Vec<(&'static str, bool)>,
+    /// What kernels may ask for.
+    offers: Arithmetic,
     controls: FloatControls,
     made: Mutex<Made>,
 }
@@ -53,12 +53,12 @@ struct Shader {
 }
 
 impl Pipelines {
-    pub(crate) fn new(device: Arc<Device>, features: &[(&'static str, bool)], name: &str) -> Self {
+    pub(crate) fn new(device: Arc<Device>, offers: Arithmetic, name: &str) -> Self {
         Self {
             controls: controls(&device),
             device,
             name: name.to_owned(),
-            features: features.to_vec(),
+            offers,
             made: Mutex::default(),
         }
     }
@@ -93,16 +93,16 @@ impl Pipelines {
         if let Some(shader) = made.modules.get(&module) {
             return Ok(shader.handle);
         }
-        let needs = match module {
-            Module::Single8 | Module::Int8 => Some("storage_8"),
-            Module::Double64 => Some("float64"),
-            Module::Long64 => Some("int64"),
-            Module::Single | Module::Double | Module::Int | Module::Long => None,
+        let (needs, has) = match module {
+            Module::Single8 | Module::Int8 => ("storageBuffer8BitAccess", self.offers.storage_8),
+            Module::Double64 => ("shaderFloat64", self.offers.native_f64),
+            Module::Long64 => ("shaderInt64", self.offers.native_i64),
+            Module::Single | Module::Double | Module::Int | Module::Long => ("nothing", true),
         };
-        if let Some(needs) = needs.filter(|&needs| !self.features.contains(&(needs, true))) {
-            return Err(self.refused(variant, format!("the device has no {needs}")));
+        if !has {
+            return Err(self.refused(variant, format!("it needs {needs}, which is not on")));
         }
-        let words = module.words(&self.controls);
+        let words = module.words(self.controls);
         let info = vk::ShaderModuleCreateInfo::default().code(&words);
         let mut handle = vk::ShaderModule::null();
         let create = self.device.fns().v1_0.create_shader_module;
@@ -166,8 +166,7 @@ impl Pipelines {
             .module(module)
             .name(c"main")
             .specialization_info(&special);
-        let info =
-            vk::ComputePipelineCreateInfo::default().stage(stage).layout(layout.handle());
+        let info = vk::ComputePipelineCreateInfo::default().stage(stage).layout(layout.handle());
         let mut handle = vk::Pipeline::null();
         let create = self.device.fns().v1_0.create_compute_pipelines;
         let none = vk::PipelineCache::null();
@@ -200,6 +199,12 @@ impl VulkanKernel {
     /// Sources and destinations.
     pub(crate) fn spans(&self) -> usize {
         self.0.spans
+    }
+}
+
+impl PartialEq for VulkanKernel {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
     }
 }
 
