@@ -30,6 +30,7 @@
 //!   span's.
 //! * In place means that source and destination start at the same byte.
 
+mod float_controls;
 pub mod opencl;
 mod program;
 pub mod spirv;
@@ -54,6 +55,9 @@ pub const SPAN_MAX: u64 = 1 << 31;
 pub struct Arithmetic {
     /// binary32 add and multiply are the device's own.
     pub native_f32: bool,
+    /// They are as long as no subnormal is involved, else done in integers: for a device that
+    /// flushes subnormals and otherwise rounds as it should. `native_f32` includes it.
+    pub normal_f32: bool,
     /// binary64 add and multiply are the device's own.
     pub native_f64: bool,
     /// 64-bit integers are the device's own.

@@ -1,5 +1,6 @@
 //! The kernels as SPIR-V: one module for each accumulation type, and for what it asks of a device.
 
+use super::float_controls;
 use super::program::merge_words;
 use super::{DESTS_MAX, SOURCES_MAX, Variant};
 use crate::error::GpuError;
@@ -42,6 +43,68 @@ pub enum Module {
     Long,
     /// 64-bit integers, and needs `shaderInt64`.
     Long64,
+}
+
+impl Module {
+    /// Every module.
+    pub const ALL: [Self; 8] = [
+        Self::Single,
+        Self::Single8,
+        Self::Double,
+        Self::Double64,
+        Self::Int,
+        Self::Int8,
+        Self::Long,
+        Self::Long64,
+    ];
+
+    /// Its file in `kernels/spirv`, and what `kernels/fold.comp` is built with to give it.
+    #[must_use]
+    pub const fn build(self) -> (&'static str, &'static [&'static str]) {
+        match self {
+            Self::Single => ("single.spv", &["SINGLE"]),
+            Self::Single8 => ("single_8.spv", &["SINGLE", "HAS_8"]),
+            Self::Double => ("double.spv", &["DOUBLE"]),
+            Self::Double64 => ("double_64.spv", &["DOUBLE", "HAS_F64"]),
+            Self::Int => ("int.spv", &["INTEGER"]),
+            Self::Int8 => ("int_8.spv", &["INTEGER", "HAS_8"]),
+            Self::Long => ("long.spv", &["LONG"]),
+            Self::Long64 => ("long_64.spv", &["LONG", "HAS_I64"]),
+        }
+    }
+
+    /// The module as it lies in `kernels/spirv`.
+    #[must_use]
+    pub const fn bytes(self) -> &'static [u8] {
+        match self {
+            Self::Single => include_bytes!("../../kernels/spirv/single.spv"),
+            Self::Single8 => include_bytes!("../../kernels/spirv/single_8.spv"),
+            Self::Double => include_bytes!("../../kernels/spirv/double.spv"),
+            Self::Double64 => include_bytes!("../../kernels/spirv/double_64.spv"),
+            Self::Int => include_bytes!("../../kernels/spirv/int.spv"),
+            Self::Int8 => include_bytes!("../../kernels/spirv/int_8.spv"),
+            Self::Long => include_bytes!("../../kernels/spirv/long.spv"),
+            Self::Long64 => include_bytes!("../../kernels/spirv/long_64.spv"),
+        }
+    }
+
+    /// The module's code, asking for what the device promises. A device that promises something
+    /// has `VK_KHR_shader_float_controls` enabled.
+    #[must_use]
+    pub fn words(self, controls: FloatControls) -> Vec<u32> {
+        let plain = self.bytes().chunks_exact(4).map(|word| {
+            let mut bytes = [0; 4];
+            bytes.copy_from_slice(word);
+            u32::from_le_bytes(bytes)
+        });
+        let widths = match self {
+            Self::Single | Self::Single8 => Widths { w32: true, w64: false },
+            Self::Double64 => Widths { w32: false, w64: true },
+            // Integer arithmetic only.
+            _ => Widths::default(),
+        };
+        float_controls::request(plain.collect(), controls, widths)
+    }
 }
 
 /// Widths of floating-point numbers.
@@ -97,7 +160,8 @@ impl Variant {
         let arithmetic = self.arithmetic;
         let native = u32::from(arithmetic.native_f32)
             | u32::from(arithmetic.native_f64) << 1
-            | u32::from(arithmetic.native_i64) << 2;
+            | u32::from(arithmetic.native_i64) << 2
+            | u32::from(arithmetic.normal_f32) << 3;
         // A copy is a fold of one source, by any operator that leaves its bits alone.
         let op = self.op.unwrap_or(ReduceOp::BitOr);
         let values = [
