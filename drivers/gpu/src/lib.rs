@@ -15,14 +15,19 @@
 
 pub mod backend;
 pub mod card;
+mod device;
 pub mod error;
 pub mod kernel;
 pub mod memory;
 mod process;
+mod rate;
+mod selftest;
 
 pub use backend::{Context, Limits, Place, Queue, Span};
 pub use card::{Api, Card, CardType, Pci};
+pub use device::{Gpu, Options};
 pub use error::GpuError;
 pub use kernel::{Arithmetic, DESTS_MAX, FloatControls, Params, SOURCES_MAX, SPAN_MAX, Variant};
 pub use memory::{Allocation, Memory, Registration};
 pub use process::Process;
+pub use rate::Rates;

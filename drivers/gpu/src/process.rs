@@ -31,7 +31,6 @@ impl Process {
 }
 
 /// A value that is only dropped by the process that made it.
-#[derive(Debug)]
 pub(crate) struct Kept<T> {
     value: ManuallyDrop<T>,
     process: Process,

@@ -349,4 +349,9 @@ impl<B> Import<B> {
     pub const fn offset_of(&self, address: usize) -> u64 {
         (address - self.start) as u64
     }
+
+    /// Is all of a span in it?
+    pub const fn holds(&self, address: usize, bytes: usize) -> bool {
+        address >= self.start && address - self.start + bytes <= self.bytes
+    }
 }
