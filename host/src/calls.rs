@@ -53,7 +53,8 @@ impl Member {
         output: &mut B,
         op: impl Into<Reduction>,
     ) -> Result<(), Error> {
-        let call = self.reducing::<A::Element>(Kind::ReduceScatter, output.elements(), op.into())?;
+        let call =
+            self.reducing::<A::Element>(Kind::ReduceScatter, output.elements(), op.into())?;
         self.apart(&call, input, output)
     }
 
@@ -119,7 +120,7 @@ impl Member {
         self.run_in_place(&Call::new(Kind::Barrier, DType::U8, 0), &mut [])
     }
 
-    /// Any call, in place. The buffer holds the longer one of input and output; of an all-gather the
+    /// Any call, in place; bytes (`u8`) stand for elements of any type. The buffer holds the longer one of input and output; of an all-gather the
     /// input is this rank's block, of a reduce-scatter the output is this rank's.
     ///
     /// # Errors
@@ -176,7 +177,7 @@ impl Member {
     }
 
     pub(crate) fn same_type<T: Element>(&mut self, call: &Call) -> Result<(), Error> {
-        if call.dtype == T::DTYPE {
+        if call.dtype == T::DTYPE || T::DTYPE == DType::U8 {
             return Ok(());
         }
         let text = format!("the call is on {}, the tensor {}", call.dtype, T::DTYPE);

@@ -30,8 +30,7 @@ impl Block {
         peers: &[Opened],
     ) -> Result<Self, GpuError> {
         let piece = device.0.alloc(bytes, place)?;
-        let Some(peers) = piece.shared.then(|| peers.iter().filter(|peer| !peer.is(device)))
-        else {
+        let Some(peers) = piece.shared.then(|| peers.iter().filter(|peer| !peer.is(device))) else {
             return Ok(Self::new(piece.start, false, Vec::new(), piece.kept));
         };
         // SAFETY: what is registered is dropped before the memory.
