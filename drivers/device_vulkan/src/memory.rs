@@ -1,0 +1,87 @@
+//! Which type of memory a buffer is made of.
+
+use unisono_gpu::Place;
+use vulkano::device::physical::PhysicalDevice;
+use vulkano::memory::MemoryPropertyFlags as Flags;
+
+/// The host reads and writes it at full speed, and what it writes is seen.
+pub(crate) const HOST: Flags =
+    Flags::HOST_VISIBLE.union(Flags::HOST_COHERENT).union(Flags::HOST_CACHED);
+
+/// What the types of a device are, in its order.
+pub(crate) fn types(device: &PhysicalDevice) -> impl Iterator<Item = Flags> + '_ {
+    device.memory_properties().memory_types.iter().map(|kind| kind.property_flags)
+}
+
+/// The best type among those whose bit is set in `allowed`, if any will do. `unified`: device
+/// memory that the host can reach is wanted, not avoided.
+pub(crate) fn pick(
+    types: impl Iterator<Item = Flags>,
+    allowed: u32,
+    place: Place,
+    unified: bool,
+) -> Option<usize> {
+    // The first of the best: a driver lists the faster ones first.
+    let ranked = types.enumerate().filter_map(|(index, flags)| {
+        let usable = allowed & (1 << index) != 0 && !flags.intersects(special());
+        let rank = rank(flags, place, unified).filter(|_| usable)?;
+        Some((rank, index))
+    });
+    ranked.min().map(|(_, index)| index)
+}
+
+/// Types that only those may use who ask for more than memory.
+fn special() -> Flags {
+    Flags::LAZILY_ALLOCATED
+        | Flags::PROTECTED
+        | Flags::DEVICE_COHERENT
+        | Flags::DEVICE_UNCACHED
+        | Flags::RDMA_CAPABLE
+}
+
+/// 0 is best; `None` will not do.
+fn rank(flags: Flags, place: Place, unified: bool) -> Option<u32> {
+    let local = flags.intersects(Flags::DEVICE_LOCAL);
+    match place {
+        Place::Device if unified && local && flags.contains(HOST) => Some(0),
+        // What the host can reach of a discrete GPU's memory may be a small window.
+        Place::Device if local && !flags.intersects(Flags::HOST_VISIBLE) => Some(1),
+        Place::Device if local => Some(2),
+        Place::Device => Some(3),
+        Place::Pinned if !flags.contains(Flags::HOST_VISIBLE | Flags::HOST_COHERENT) => None,
+        Place::Pinned => {
+            let cached = flags.intersects(Flags::HOST_CACHED);
+            Some(u32::from(!cached) * 2 + u32::from(local))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn discrete_memory_stays_out_of_the_hosts_window() {
+        let local = Flags::DEVICE_LOCAL;
+        let coherent = Flags::HOST_VISIBLE | Flags::HOST_COHERENT;
+        let all = [Flags::empty(), local | coherent, local, coherent, HOST];
+        let pick = |allowed, place, unified| pick(all.into_iter(), allowed, place, unified);
+        assert_eq!(pick(!0, Place::Device, false), Some(2));
+        assert_eq!(pick(!0, Place::Device, true), Some(2));
+        assert_eq!(pick(!0, Place::Pinned, false), Some(4));
+        assert_eq!(pick(0b01011, Place::Pinned, false), Some(3));
+        assert_eq!(pick(0b00010, Place::Device, false), Some(1));
+        assert_eq!(pick(0b00101, Place::Pinned, false), None);
+    }
+
+    #[test]
+    fn shared_memory_is_used_as_such() {
+        let local = Flags::DEVICE_LOCAL;
+        let all = [local | Flags::DEVICE_COHERENT, local, local | HOST];
+        let pick = |allowed, place, unified| pick(all.into_iter(), allowed, place, unified);
+        assert_eq!(pick(!0, Place::Device, true), Some(2));
+        assert_eq!(pick(!0, Place::Device, false), Some(1));
+        assert_eq!(pick(!0, Place::Pinned, false), Some(2));
+        assert_eq!(pick(1, Place::Device, true), None);
+    }
+}
