@@ -8,13 +8,13 @@ use unisono_core::{DType, Finish, Form, ReduceOp, Scalar, Source};
 use unisono_driver::{Copy, Device, Fold, HostPtr, Memory as _};
 
 /// Bytes of the longest span that is tried.
-const SPAN_MAX: usize = 4 << 20;
+const SPAN_MAX: usize = 2 << 20;
 /// Bytes of the shortest.
 const SPAN_MIN: usize = 64 << 10;
 /// Most jobs of a batch.
 const JOBS_MAX: usize = 16;
 /// Time for the runs of one rate.
-const BUDGET: Duration = Duration::from_millis(16);
+const BUDGET: Duration = Duration::from_millis(10);
 /// Runs of each size; the fastest counts, since a machine that does something else as well makes
 /// runs longer, never shorter.
 const RUNS: usize = 3;
