@@ -247,7 +247,6 @@ impl<C: Context> Flow<C> {
         let held = place.hold(slot.kernels.clone());
         let pinned = place.hold(slot.pinned.clone());
         let mut done = 0;
-        let mut beyond = false;
         while done < bytes {
             let (at, left) = (at.offset(done as u64), bytes - done);
             let offset = (room + done) as u64;
@@ -255,7 +254,6 @@ impl<C: Context> Flow<C> {
             let (spot, copy) = (Spot { held, offset }, Spot { held: pinned, offset });
             done += match self.memory.find(at.as_ptr().addr(), left) {
                 Some(found) if !found.mapped || !found.kernels => {
-                    beyond = !found.mapped;
                     let bytes = left.min(found.bytes);
                     let other = Spot { held: place.hold(found.buffer), offset: found.offset };
                     if is_source {
@@ -264,12 +262,6 @@ impl<C: Context> Flow<C> {
                         place.outs.push(Move { from: spot, to: other, bytes });
                     }
                     bytes
-                }
-                None if beyond => {
-                    let device = self.memory.context().card().name.clone();
-                    let (start, bytes) = (at.as_ptr().addr(), left as u64);
-                    let text = "the span goes on after the end of the device's buffer";
-                    return Err(GpuError::Address { device, start, bytes, text });
                 }
                 found => {
                     let bytes = found.map_or(left, |found| left.min(found.bytes));

@@ -1,11 +1,13 @@
 //! A GPU in software, as awkward as it is told to be: it computes with the scalar reference, runs
 //! the jobs of a batch in any order and late, and checks that it is used as the contract says.
 
-#![allow(dead_code, reason = "each test uses a part of it")]
+#![allow(dead_code, unused_imports, reason = "each test uses a part of it")]
 
+mod fold;
 mod queue;
 mod rig;
 
+pub use fold::Task;
 pub use queue::MockQueue;
 pub use rig::{Kind, Rig};
 

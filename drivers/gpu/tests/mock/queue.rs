@@ -29,7 +29,7 @@ impl Place {
 }
 
 enum Job {
-    Fold { variant: Variant, params: Params, spans: Vec<Place> },
+    Fold { variant: Variant, params: Box<Params>, spans: Vec<Place> },
     Copy { from: Place, to: Place },
 }
 
@@ -169,7 +169,7 @@ impl Queue for MockQueue {
         assert_eq!(groups, kernel.groups(params.count, limits.groups_max));
         assert!(groups.iter().all(|&side| side >= 1 && side <= limits.groups_max));
         let spans = spans.iter().map(Place::new).collect();
-        self.recorded.push(Job::Fold { variant: *kernel, params: *params, spans });
+        self.recorded.push(Job::Fold { variant: *kernel, params: Box::new(*params), spans });
         Ok(())
     }
 
