@@ -2,24 +2,6 @@
 
 #pragma OPENCL FP_CONTRACT OFF
 
-// The names that GLSL's modules are built for.
-#if DTYPE == 0u
-#define DOUBLE
-#if (NATIVE & 2u) != 0u
-#define HAS_F64
-#pragma OPENCL EXTENSION cl_khr_fp64 : enable
-#endif
-#elif DTYPE <= 5u
-#define SINGLE
-#elif DTYPE == 9u || DTYPE == 13u
-#define LONG
-#if (NATIVE & 4u) != 0u
-#define HAS_I64
-#endif
-#else
-#define INTEGER
-#endif
-
 #define FN static inline
 #define CONSTANT(name, expression) enum { name = expression };
 #define UINT2(low, high) ((uint2)(low, high))

@@ -1,5 +1,23 @@
 // How an OpenCL kernel reaches its memory: see the top of src/kernel/mod.rs.
 
+// The names that GLSL's modules are built for.
+#if DTYPE == 0u
+#define DOUBLE
+#if (NATIVE & 2u) != 0u
+#define HAS_F64
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+#endif
+#elif DTYPE <= 5u
+#define SINGLE
+#elif DTYPE == 9u || DTYPE == 13u
+#define LONG
+#if (NATIVE & 4u) != 0u
+#define HAS_I64
+#endif
+#else
+#define INTEGER
+#endif
+
 typedef struct {
     uint words[64];
 } Params;

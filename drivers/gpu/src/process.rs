@@ -6,6 +6,16 @@
 use crate::error::GpuError;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
+use std::sync::Once;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// How many forks lie between this process and the first that asked. Counted, because asking the
+/// system for the process's number at every step would cost more than the step.
+static FORKS: AtomicU32 = AtomicU32::new(0);
+
+extern "C" fn count_fork() {
+    FORKS.fetch_add(1, Ordering::Relaxed);
+}
 
 /// The process that opened a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,13 +25,22 @@ impl Process {
     /// This one.
     #[must_use]
     pub fn this() -> Self {
-        Self(std::process::id())
+        static WATCH: Once = Once::new();
+        WATCH.call_once(|| {
+            // SAFETY: the handler does nothing that is not allowed in the child of a fork. It
+            // fails only without memory for the handler; then a child is not recognised.
+            let failed = unsafe { libc::pthread_atfork(None, None, Some(count_fork)) };
+            if failed != 0 {
+                tracing::warn!("forks cannot be noticed: no memory for the handler");
+            }
+        });
+        Self(FORKS.load(Ordering::Relaxed))
     }
 
     /// Is it this one, or has it forked since?
     #[must_use]
     pub fn is_this(self) -> bool {
-        self == Self::this()
+        self.0 == FORKS.load(Ordering::Relaxed)
     }
 
     /// Refuses to use `device` in a child of the process that opened it.

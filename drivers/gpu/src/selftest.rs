@@ -31,9 +31,11 @@ struct Facet {
     weights: &'static [f64],
     /// Elements that the spans start after an aligned address.
     start: usize,
-    /// The choice that is tested.
-    choice: fn(&mut Arithmetic) -> &mut bool,
+    /// The choices that are tested, best first: each is dropped if the device fails with it.
+    choices: &'static [Choice],
 }
+
+type Choice = fn(&mut Arithmetic) -> &mut bool;
 
 /// The weights make subnormal products, products whose last bits matter, and exact ones.
 const FACETS: [Facet; 5] = [
@@ -43,7 +45,7 @@ const FACETS: [Facet; 5] = [
         op: ReduceOp::PreMulSum,
         weights: &[1.0, 0.3, -1.0],
         start: 0,
-        choice: |a| &mut a.native_f32,
+        choices: &[|a| &mut a.native_f32, |a| &mut a.normal_f32],
     },
     Facet {
         name: "binary64",
@@ -51,7 +53,7 @@ const FACETS: [Facet; 5] = [
         op: ReduceOp::PreMulSum,
         weights: &[1.0, 0.3, -1.0],
         start: 0,
-        choice: |a| &mut a.native_f64,
+        choices: &[|a| &mut a.native_f64],
     },
     Facet {
         name: "64-bit integers",
@@ -59,7 +61,7 @@ const FACETS: [Facet; 5] = [
         op: ReduceOp::PreMulSum,
         weights: &[1.0, -3.0, 5.0e18],
         start: 0,
-        choice: |a| &mut a.native_i64,
+        choices: &[|a| &mut a.native_i64],
     },
     Facet {
         name: "binary16",
@@ -67,7 +69,7 @@ const FACETS: [Facet; 5] = [
         op: ReduceOp::Sum,
         weights: &[1.0, 1.0, 1.0],
         start: 1,
-        choice: |a| &mut a.storage_8,
+        choices: &[|a| &mut a.storage_8],
     },
     Facet {
         name: "8-bit integers",
@@ -75,29 +77,36 @@ const FACETS: [Facet; 5] = [
         op: ReduceOp::Sum,
         weights: &[1.0, 1.0],
         start: 3,
-        choice: |a| &mut a.storage_8,
+        choices: &[|a| &mut a.storage_8],
     },
 ];
 
 /// Finds the arithmetic that gives the right bits.
 pub(crate) fn run<C: Context>(gpu: &mut Gpu<C>) -> Result<Arithmetic, GpuError> {
     let mut arithmetic = gpu.memory().context().limits().offers;
+    arithmetic.normal_f32 |= arithmetic.native_f32;
     for facet in &FACETS {
         loop {
             gpu.set_arithmetic(arithmetic);
-            let text = match facet.run(gpu) {
+            let wrong = match facet.run(gpu) {
                 Ok(None) => break,
-                Ok(Some(text)) => text,
-                Err(GpuError::Build { text, .. }) if *(facet.choice)(&mut arithmetic) => text,
+                Ok(Some(text)) => Ok(text),
+                Err(error @ GpuError::Build { .. }) => Err(error),
                 Err(error) => return Err(error),
             };
             let device = gpu.card().name.clone();
-            let choice = (facet.choice)(&mut arithmetic);
-            if !*choice {
-                return Err(GpuError::SelfTest { device, text: format!("{}: {text}", facet.name) });
+            let choice = facet.choices.iter().find(|choice| *choice(&mut arithmetic));
+            match (choice, wrong) {
+                (Some(choice), wrong) => {
+                    tracing::debug!(%device, facet = facet.name, ?wrong, "not native");
+                    *choice(&mut arithmetic) = false;
+                }
+                (None, Ok(text)) => {
+                    let text = format!("{}: {text}", facet.name);
+                    return Err(GpuError::SelfTest { device, text });
+                }
+                (None, Err(error)) => return Err(error),
             }
-            tracing::debug!(%device, facet = facet.name, %text, "not native");
-            *choice = false;
         }
     }
     Ok(arithmetic)
@@ -109,7 +118,7 @@ impl Facet {
         let size = self.dtype.size();
         let stride = COUNT * size + 2 * GUARD;
         let spans = self.weights.len() + 1;
-        let memory = gpu.memory().alloc(spans * stride, Place::Pinned)?;
+        let memory = gpu.memory().alloc(spans * stride, Place::Device)?;
         let mut image = vec![UNTOUCHED; spans * stride];
         let at = |i: usize| i * stride + GUARD + self.start * size;
         let mut random = Random(0x5eed ^ size as u64);

@@ -80,7 +80,7 @@ impl<C: Context> Flow<C> {
             Some(slot) => {
                 bytes = bytes.min(self.slots.bytes);
                 let slot = self.slots.get(slot);
-                Some((slot.start, Spot { held: place.hold(slot.buffer.clone()), offset: 0 }))
+                Some((slot.start, Spot { held: place.hold(slot.pinned.clone()), offset: 0 }))
             }
             None => None,
         };

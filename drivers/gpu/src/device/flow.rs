@@ -48,7 +48,9 @@ impl<C: Context> Drop for Flow<C> {
     fn drop(&mut self) {
         // Nothing that batches use may be freed before they are complete. An error says that
         // they use nothing any more.
-        let _ = self.queue.wait(self.submitted);
+        if self.complete < self.submitted {
+            let _ = self.queue.wait(self.submitted);
+        }
     }
 }
 

@@ -131,7 +131,7 @@ impl<C: Context> Flow<C> {
         elements: &mut usize,
     ) -> Way {
         let fit = (found.words as u64).min(self.span_max()) as usize / operand.size;
-        if fit == 0 || !found.offset.is_multiple_of(operand.align()) {
+        if fit == 0 || !found.kernels || !found.offset.is_multiple_of(operand.align()) {
             return Way::Staged;
         }
         *elements = fit.min(*elements);
@@ -244,16 +244,16 @@ impl<C: Context> Flow<C> {
         let Some(slot) = place.slot.map(|slot| self.slots.get(slot)) else {
             return Err(GpuError::Busy);
         };
-        let held = place.hold(slot.buffer.clone());
+        let held = place.hold(slot.kernels.clone());
+        let pinned = place.hold(slot.pinned.clone());
         let mut done = 0;
-        let mut beyond = false;
         while done < bytes {
             let (at, left) = (at.offset(done as u64), bytes - done);
-            let in_slot = slot.start.offset((room + done) as u64);
-            let spot = Spot { held, offset: (room + done) as u64 };
+            let offset = (room + done) as u64;
+            let in_slot = slot.start.offset(offset);
+            let (spot, copy) = (Spot { held, offset }, Spot { held: pinned, offset });
             done += match self.memory.find(at.as_ptr().addr(), left) {
-                Some(found) if !found.mapped => {
-                    beyond = true;
+                Some(found) if !found.mapped || !found.kernels => {
                     let bytes = left.min(found.bytes);
                     let other = Spot { held: place.hold(found.buffer), offset: found.offset };
                     if is_source {
@@ -263,12 +263,6 @@ impl<C: Context> Flow<C> {
                     }
                     bytes
                 }
-                None if beyond => {
-                    let device = self.memory.context().card().name.clone();
-                    let (start, bytes) = (at.as_ptr().addr(), left as u64);
-                    let text = "the span goes on after the end of the device's buffer";
-                    return Err(GpuError::Address { device, start, bytes, text });
-                }
                 found => {
                     let bytes = found.map_or(left, |found| left.min(found.bytes));
                     if is_source {
@@ -276,6 +270,11 @@ impl<C: Context> Flow<C> {
                         unsafe { HostMove { from: at, to: in_slot, bytes }.run() };
                     } else {
                         place.after.push(HostMove { from: in_slot, to: at, bytes });
+                    }
+                    if held != pinned && is_source {
+                        place.ins.push(Move { from: copy, to: spot, bytes });
+                    } else if held != pinned {
+                        place.outs.push(Move { from: spot, to: copy, bytes });
                     }
                     bytes
                 }

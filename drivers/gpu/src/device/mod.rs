@@ -30,7 +30,8 @@ use unisono_driver::{Copy, Device, DeviceCaps, Done, Fold, HostPtr, Token};
 /// What can be chosen when a device is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Most pieces of pinned memory that are staged through at a time.
+    /// Most pieces of pinned memory that are staged through at a time: jobs of a batch that work
+    /// on memory of the host take one each.
     pub slots: usize,
     /// Bytes of each.
     pub slot_bytes: usize,
@@ -41,9 +42,9 @@ pub struct Options {
 }
 
 impl Default for Options {
-    /// 8 pieces of 1 MiB; imports from 16 KiB on.
+    /// 32 pieces of 256 KiB; imports from 16 KiB on.
     fn default() -> Self {
-        Self { slots: 8, slot_bytes: 1 << 20, import_min: 16 << 10 }
+        Self { slots: 32, slot_bytes: 256 << 10, import_min: 16 << 10 }
     }
 }
 

@@ -8,8 +8,12 @@ use unisono_driver::HostPtr;
 
 /// One piece of pinned memory; a step that stages anything has one for itself.
 pub(super) struct Slot<B> {
-    pub buffer: Arc<B>,
+    /// Pinned memory.
+    pub pinned: Arc<B>,
+    /// Its address.
     pub start: HostPtr,
+    /// What kernels work on: the pinned memory, or where they cannot, as much of the device's own.
+    pub kernels: Arc<B>,
     busy: bool,
 }
 
@@ -81,6 +85,12 @@ impl<C: Context> Slots<C> {
             let (device, call) = (self.context.card().name.clone(), "map pinned memory");
             return Err(GpuError::Driver { device, call, text: "it has no address".to_owned() });
         };
-        Ok(Slot { buffer: Arc::new(buffer), start: HostPtr::new(start.as_ptr()), busy: true })
+        let (pinned, start) = (Arc::new(buffer), HostPtr::new(start.as_ptr()));
+        let kernels = if self.context.limits().pinned_kernels {
+            Arc::clone(&pinned)
+        } else {
+            Arc::new(self.context.alloc(self.bytes as u64, Place::Device)?)
+        };
+        Ok(Slot { pinned, start, kernels, busy: true })
     }
 }

@@ -25,7 +25,7 @@ impl Variant {
     /// # Errors
     /// If there are too many spans, or the merges make no sense.
     pub fn options(&self) -> Result<String, GpuError> {
-        let mut options = String::from("-cl-std=CL1.2");
+        let mut options = String::from("-cl-std=CL1.2 -w");
         for (name, (_, value)) in spirv::NAMES.iter().zip(self.constants()?) {
             // Writing to a string cannot fail.
             let _ = write!(options, " -D{name}={value}u");

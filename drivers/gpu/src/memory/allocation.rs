@@ -9,7 +9,6 @@ use std::sync::{Arc, PoisonError};
 use unisono_driver::HostPtr;
 
 /// Entries of the table, removed when it is dropped.
-#[derive(Debug)]
 pub(super) struct Ranges<C: Context> {
     memory: Arc<Memory<C>>,
     ids: Vec<u64>,
@@ -44,7 +43,6 @@ impl<C: Context> Drop for Ranges<C> {
 
 /// Memory of a device, with addresses; freed when it is dropped. Work that was submitted on it
 /// must be complete by then.
-#[derive(Debug)]
 pub struct Allocation<C: Context> {
     // Before `pages`: imported memory is released before its pages are given back.
     ranges: Ranges<C>,
@@ -59,6 +57,16 @@ pub struct Allocation<C: Context> {
 unsafe impl<C: Context> Send for Allocation<C> {}
 // SAFETY: as above.
 unsafe impl<C: Context> Sync for Allocation<C> {}
+
+impl<C: Context> std::fmt::Debug for Allocation<C> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (mem, bytes) = (self.mem(), self.bytes);
+        f.debug_struct("Allocation")
+            .field("mem", &mem)
+            .field("bytes", &bytes)
+            .finish_non_exhaustive()
+    }
+}
 
 impl<C: Context> Allocation<C> {
     pub(super) const fn new(
@@ -98,7 +106,6 @@ impl<C: Context> Allocation<C> {
 }
 
 /// Host memory that a device reaches in place, until it is dropped.
-#[derive(Debug)]
 pub struct Registration<C: Context> {
     ranges: Ranges<C>,
     start: HostPtr,
@@ -107,6 +114,16 @@ pub struct Registration<C: Context> {
 
 // SAFETY: an address, a length, and the right to remove entries of a table that has a lock.
 unsafe impl<C: Context> Sync for Registration<C> {}
+
+impl<C: Context> std::fmt::Debug for Registration<C> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (mem, bytes) = (self.mem(), self.bytes);
+        f.debug_struct("Registration")
+            .field("mem", &mem)
+            .field("bytes", &bytes)
+            .finish_non_exhaustive()
+    }
+}
 
 impl<C: Context> Registration<C> {
     pub(super) const fn new(ranges: Ranges<C>, start: HostPtr, bytes: usize) -> Self {

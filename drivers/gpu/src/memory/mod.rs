@@ -83,7 +83,7 @@ impl<C: Context> Memory<C> {
             padded.ok_or_else(|| self.no_memory(bytes, "more than there are addresses"))?;
         if padded as u64 <= self.context.limits().buffer_max {
             let buffer = self.context.alloc(padded as u64, place)?;
-            return self.hold(Arc::new(buffer), bytes);
+            return self.hold(Arc::new(buffer), bytes, self.kernels_reach(place));
         }
         let piece = self.largest_piece();
         if piece == 0 {
@@ -108,7 +108,7 @@ impl<C: Context> Memory<C> {
         let bytes = usize::try_from(bytes);
         let bytes =
             bytes.map_err(|_| self.no_memory(usize::MAX, "more than there are addresses"))?;
-        self.hold(buffer, bytes)
+        self.hold(buffer, bytes, true)
     }
 
     /// Can host memory be registered?
@@ -154,6 +154,7 @@ impl<C: Context> Memory<C> {
                 whole: import.bytes as u64,
                 buffer: import.buffer,
                 mapped: true,
+                kernels: true,
             });
             done += part;
         }
@@ -252,11 +253,16 @@ impl<C: Context> Memory<C> {
         most / page_size() * page_size()
     }
 
+    fn kernels_reach(&self, place: Place) -> bool {
+        place == Place::Device || self.context.limits().pinned_kernels
+    }
+
     /// Gives a buffer its address.
     fn hold(
         self: &Arc<Self>,
         buffer: Arc<C::Buffer>,
         bytes: usize,
+        kernels: bool,
     ) -> Result<Allocation<C>, GpuError> {
         let mapped = self.context.mapped(&buffer);
         let (start, pages) = match mapped {
@@ -270,7 +276,16 @@ impl<C: Context> Memory<C> {
         let mut ranges = Ranges::new(Arc::clone(self));
         let whole = self.context.bytes(&buffer) & !3;
         let (start_at, mapped) = (start.as_ptr().addr(), mapped.is_some());
-        ranges.add(Entry { id: 0, start: start_at, bytes, buffer, offset: 0, whole, mapped });
+        ranges.add(Entry {
+            id: 0,
+            start: start_at,
+            bytes,
+            buffer,
+            offset: 0,
+            whole,
+            mapped,
+            kernels,
+        });
         Ok(Allocation::new(ranges, pages, start, bytes, mapped))
     }
 
@@ -295,6 +310,7 @@ impl<C: Context> Memory<C> {
             };
             let (buffer, start) = (Arc::new(buffer), base + done);
             let whole = part as u64;
+            let kernels = self.kernels_reach(place);
             ranges.add(Entry {
                 id: 0,
                 start,
@@ -303,6 +319,7 @@ impl<C: Context> Memory<C> {
                 offset: 0,
                 whole,
                 mapped: false,
+                kernels,
             });
             done += part;
         }

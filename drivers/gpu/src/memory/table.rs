@@ -16,6 +16,8 @@ pub(super) struct Entry<B> {
     pub whole: u64,
     /// The host can read and write at these addresses.
     pub mapped: bool,
+    /// Kernels can; otherwise only copies can.
+    pub kernels: bool,
 }
 
 /// What was found at an address.
@@ -32,6 +34,8 @@ pub(crate) struct Found<B> {
     pub whole: u64,
     /// The host can read and write here too.
     pub mapped: bool,
+    /// Kernels can read and write here; otherwise only copies can.
+    pub kernels: bool,
 }
 
 /// All ranges, by address. Ranges of memory that was registered may overlap.
@@ -99,7 +103,8 @@ impl<B> Entry<B> {
         let bytes = self.bytes - into;
         let words = self.whole.saturating_sub(offset).min(bytes as u64) as usize;
         let (buffer, whole) = (Arc::clone(&self.buffer), self.whole);
-        Found { buffer, offset, bytes, words, whole, mapped: self.mapped }
+        let (mapped, kernels) = (self.mapped, self.kernels);
+        Found { buffer, offset, bytes, words, whole, mapped, kernels }
     }
 }
 
@@ -108,8 +113,8 @@ mod tests {
     use super::*;
 
     fn entry(start: usize, bytes: usize) -> Entry<u32> {
-        let buffer = Arc::new(0);
-        Entry { id: 0, start, bytes, buffer, offset: 0, whole: bytes as u64 & !3, mapped: true }
+        let (buffer, whole) = (Arc::new(0), bytes as u64 & !3);
+        Entry { id: 0, start, bytes, buffer, offset: 0, whole, mapped: true, kernels: true }
     }
 
     #[test]
