@@ -115,6 +115,7 @@ fn native(device: &Device) -> Arithmetic {
     let full = text(device, CL_DEVICE_PROFILE) == "FULL_PROFILE";
     Arithmetic {
         native_f32: true,
+        normal_f32: true,
         native_f64: flag(device, CL_DEVICE_DOUBLE_FP_CONFIG),
         native_i64: full || has(device, "cles_khr_int64"),
         storage_8: true,
@@ -227,6 +228,7 @@ pub(crate) fn limits(device: &Device, options: &Options) -> Limits {
 const fn mask(a: Arithmetic, b: Arithmetic) -> Arithmetic {
     Arithmetic {
         native_f32: a.native_f32 && b.native_f32,
+        normal_f32: a.normal_f32 && b.normal_f32,
         native_f64: a.native_f64 && b.native_f64,
         native_i64: a.native_i64 && b.native_i64,
         storage_8: a.storage_8 && b.storage_8,

@@ -24,6 +24,7 @@ impl Default for Options {
         Self {
             offers: Arithmetic {
                 native_f32: true,
+                normal_f32: true,
                 native_f64: true,
                 native_i64: true,
                 storage_8: true,

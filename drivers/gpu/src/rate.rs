@@ -8,15 +8,18 @@ use unisono_core::{DType, Finish, Form, ReduceOp, Scalar, Source};
 use unisono_driver::{Copy, Device, Fold, HostPtr, Memory as _};
 
 /// Bytes of the longest span that is tried.
-const SPAN_MAX: usize = 4 << 20;
+const SPAN_MAX: usize = 2 << 20;
 /// Bytes of the shortest.
 const SPAN_MIN: usize = 64 << 10;
 /// Most jobs of a batch.
 const JOBS_MAX: usize = 16;
-/// A measurement that takes this long is long enough.
-const LONG: Duration = Duration::from_millis(5);
+/// Time for the runs of one rate.
+const BUDGET: Duration = Duration::from_millis(10);
+/// Runs of each size; the fastest counts, since a machine that does something else as well makes
+/// runs longer, never shorter.
+const RUNS: usize = 3;
 /// Small jobs that are timed.
-const TRIPS: usize = 9;
+const TRIPS: usize = 12;
 
 /// What a device does in a second. Rates are of the second run and on, so without compile time.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -27,7 +30,7 @@ pub struct Rates {
     pub fold_host: f64,
     /// Bytes copied per second within the device's memory.
     pub copy: f64,
-    /// From the submission of a small fold to its completion: the median.
+    /// From the submission of a small fold to its completion: what a quarter of them take at most.
     pub round_trip: Duration,
 }
 
@@ -115,7 +118,7 @@ unsafe fn run<C: Context>(
     result.map(|()| begin.elapsed())
 }
 
-/// Bytes per second, with spans and batches that get larger until they take long enough.
+/// Bytes per second, with spans and batches that get larger until the time is used up.
 ///
 /// # Safety
 /// Three spans must be there.
@@ -125,24 +128,32 @@ unsafe fn rate<C: Context>(
     sources: usize,
     start: Start<C>,
 ) -> Result<f64, GpuError> {
-    let (mut bytes, mut jobs) = (SPAN_MIN, 1);
-    let mut best = 0f64;
+    let (mut bytes, mut jobs, mut runs) = (SPAN_MIN, 1, 0);
+    let (mut best, mut spent) = (0f64, Duration::ZERO);
     loop {
         // SAFETY: the caller's promise.
         let took = unsafe { run(gpu, mem, bytes, jobs, start) }?;
         best = best.max((bytes * jobs * sources) as f64 / took.as_secs_f64().max(1e-9));
-        if took >= LONG || jobs == JOBS_MAX {
+        // The first run of a size may have to compile for it.
+        if runs % RUNS != 0 {
+            spent += took;
+        }
+        runs += 1;
+        if spent >= BUDGET {
             return Ok(best);
+        }
+        if runs % RUNS != 0 {
+            continue;
         }
         if bytes < SPAN_MAX {
             bytes *= 2;
-        } else {
+        } else if jobs < JOBS_MAX {
             jobs *= 2;
         }
     }
 }
 
-/// The median time of a small fold.
+/// The time of a small fold.
 ///
 /// # Safety
 /// Three spans must be there.
@@ -153,5 +164,5 @@ unsafe fn round_trip<C: Context>(gpu: &mut Gpu<C>, mem: HostPtr) -> Result<Durat
         *time = unsafe { run(gpu, mem, 64, 1, fold) }?;
     }
     times.sort_unstable();
-    Ok(times[TRIPS / 2])
+    Ok(times[TRIPS / 4])
 }
