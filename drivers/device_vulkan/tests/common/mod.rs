@@ -14,6 +14,12 @@ impl Watch {
         Self(Arc::default())
     }
 
+    /// What was heard so far; it does not fail the test any more.
+    #[allow(dead_code, reason = "not every test file needs it")]
+    pub fn take(&self) -> Vec<String> {
+        std::mem::take(&mut *self.0.lock().unwrap())
+    }
+
     /// The device to test, number `UNISONO_VULKAN` or 0; `None` if there is none, said loudly.
     pub fn open(&self, options: Options) -> Option<Arc<VulkanContext>> {
         let heard = Mutex::new(self.0.clone());
@@ -33,6 +39,14 @@ impl Watch {
             Err(error) => panic!("{error}"),
         }
         Some(VulkanContext::open(index, &options).unwrap())
+    }
+
+    /// Is the validation layer there?
+    #[allow(dead_code, reason = "not every test file needs it")]
+    pub fn can_hear() -> bool {
+        let deaf: unisono_device_vulkan::Complaint = Arc::new(|_| {});
+        let options = Options { validate: Some(deaf), ..Options::default() };
+        VulkanContext::open(0, &options).is_ok()
     }
 }
 
