@@ -55,11 +55,12 @@ fn rank(flags: Flags, purpose: Use, unified: bool) -> Option<u32> {
     let cached = flags.intersects(Flags::HOST_CACHED);
     let written = flags.contains(Flags::HOST_VISIBLE | Flags::HOST_COHERENT);
     match purpose {
-        Use::Data(Place::Device) if unified && local && flags.contains(HOST) => Some(0),
+        // Where there is one memory for both, some drivers call none of the host's types local.
+        Use::Data(Place::Device) if unified && flags.contains(HOST) => Some(u32::from(!local)),
         // What the host can reach of a discrete GPU's memory may be a small window.
-        Use::Data(Place::Device) if local && !flags.intersects(Flags::HOST_VISIBLE) => Some(1),
-        Use::Data(Place::Device) if local => Some(2),
-        Use::Data(Place::Device) => Some(3),
+        Use::Data(Place::Device) if local && !flags.intersects(Flags::HOST_VISIBLE) => Some(2),
+        Use::Data(Place::Device) if local => Some(3),
+        Use::Data(Place::Device) => Some(4),
         Use::Data(Place::Pinned) if written => Some(u32::from(!cached) * 2 + u32::from(local)),
         Use::Parameters if written => Some(u32::from(!local)),
         Use::Data(Place::Pinned) | Use::Parameters => None,
@@ -80,7 +81,6 @@ mod tests {
         let all = [Flags::empty(), local | coherent, local, coherent, HOST];
         let pick = |allowed, purpose, unified| pick(all.into_iter(), allowed, purpose, unified);
         assert_eq!(pick(!0, DEVICE, false), Some(2));
-        assert_eq!(pick(!0, DEVICE, true), Some(2));
         assert_eq!(pick(!0, PINNED, false), Some(4));
         assert_eq!(pick(0b01011, PINNED, false), Some(3));
         assert_eq!(pick(0b00010, DEVICE, false), Some(1));
@@ -99,5 +99,7 @@ mod tests {
         assert_eq!(pick(!0, DEVICE, false), Some(1));
         assert_eq!(pick(!0, PINNED, false), Some(2));
         assert_eq!(pick(1, DEVICE, true), None);
+        let all = [local, local | Flags::HOST_VISIBLE | Flags::HOST_COHERENT, HOST];
+        assert_eq!(super::pick(all.into_iter(), !0, DEVICE, true), Some(2));
     }
 }
