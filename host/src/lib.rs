@@ -26,9 +26,7 @@ mod member;
 mod memory;
 mod pending;
 mod planner;
-mod seat;
 mod tensor;
-mod wait;
 
 pub use builder::GroupBuilder;
 pub use device::{DeviceSpec, Opened};

@@ -1,5 +1,8 @@
 //! One rank of a group: makes calls, drives the engine.
 
+pub(crate) mod seat;
+mod wait;
+
 use crate::device::Opened;
 use crate::device::any::AnyDevice;
 use crate::error::Error;
@@ -7,17 +10,16 @@ use crate::failures::Failures;
 use crate::memory::Slots;
 use crate::pending::Held;
 use crate::planner::{Plan, PlanOptions, WINDOW_MAX};
-use crate::seat::Seat;
-use crate::wait::{Patience, Waiter};
-use std::sync::atomic::{AtomicBool, Ordering};
+use seat::Seat;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use unisono_core::machine::Config;
-use unisono_core::wire::frame::Abort;
 use unisono_core::{DType, Kind, Layout, ReduceOp, Scalar};
 use unisono_driver::{Device, HostPtr};
 use unisono_link_span::{Bell, SpanLink};
 use unisono_runtime::{BeginError, Buffers, Engine};
+use wait::Patience;
 
 /// Calls in flight on one member.
 pub(crate) const CALLS_MAX: usize = 4;
@@ -288,77 +290,6 @@ impl Member {
         let buffers = Buffers { input: nowhere, output: nowhere, scratch: nowhere };
         let call = unisono_runtime::Call { config, buffers, source_ready: u64::MAX };
         Ok(Prepared { key, call, scratch })
-    }
-
-    /// Waits for a call.
-    pub(crate) fn finish(&mut self, op_id: u64) -> Result<(), Error> {
-        let mut waiter = Waiter::new(self.patience, self.shared.started);
-        loop {
-            let time =
-                if self.work() { waiter.busy() } else { waiter.idle(&self.bell, &mut self.seat) };
-            if let Some(now) = time {
-                self.pass_time(op_id, now);
-            }
-            if let Some(result) = self.engine.result(op_id) {
-                return self.verdict(op_id, result);
-            }
-        }
-    }
-
-    /// Does what can be done now; the call's result if it is over.
-    pub(crate) fn poll(&mut self, op_id: u64) -> Option<Result<(), Error>> {
-        if !self.work() {
-            self.pass_time(op_id, self.now());
-        }
-        self.engine.result(op_id).map(|result| self.verdict(op_id, result))
-    }
-
-    /// Does what can be done now.
-    pub(crate) fn progress(&mut self) {
-        self.work();
-    }
-
-    fn work(&mut self) -> bool {
-        let worked = self.engine.poll();
-        self.worked |= worked;
-        worked
-    }
-
-    /// Has the call's result come?
-    pub(crate) fn is_over(&self, op_id: u64) -> bool {
-        self.engine.is_over(op_id)
-    }
-
-    /// The time limit of a call counts from the first time that somebody waits for it, and again
-    /// after every progress.
-    fn pass_time(&mut self, op_id: u64, now: unisono_core::Instant) {
-        if std::mem::take(&mut self.worked) || self.armed != Some(op_id) {
-            self.engine.arm(op_id, now.saturating_add(self.shared.timeout));
-            self.armed = Some(op_id);
-        }
-        self.engine.handle_time(now);
-        let interrupt = self.shared.interrupt.as_ref();
-        if interrupt.is_some_and(|flag| flag.load(Ordering::Relaxed)) {
-            self.engine.cancel(op_id);
-        }
-    }
-
-    fn verdict(&self, op_id: u64, result: Result<(), Abort>) -> Result<(), Error> {
-        result.map_err(|why| {
-            let text = match why {
-                Abort::DeviceFailed { rank } if rank == self.rank => {
-                    let text = self.engine.device_error().map(ToString::to_string);
-                    self.shared.failures.say(op_id, rank, text.unwrap_or_default())
-                }
-                Abort::DeviceFailed { rank } => self.shared.failures.hear(op_id, rank),
-                _ => String::new(),
-            };
-            Error::from_abort(why, self.shared.timeout, text)
-        })
-    }
-
-    fn now(&self) -> unisono_core::Instant {
-        unisono_core::Instant::from_nanos(self.shared.started.elapsed().as_nanos() as u64)
     }
 
     /// Runs a call to its end.
