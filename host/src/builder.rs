@@ -158,6 +158,12 @@ impl GroupBuilder {
             (Choice::Auto, Some(rates)) => Some(self.given(rates, ranks)?),
             (Choice::Auto, None) => devices.owners()?,
         };
+        Ok(self.join(devices, members, owners))
+    }
+
+    /// A group of these devices.
+    fn join(self, devices: Devices, members: u16, owners: Option<Owners>) -> Group {
+        let ranks = devices.members.len() as u16;
         let Self { choice, order, chunk, window, timeout, interrupt, .. } = self;
         let options = PlanOptions { ranks, choice, order, chunk, window, owners };
         let Devices { members: mut on, open } = devices;
@@ -169,7 +175,7 @@ impl GroupBuilder {
         let ends = fabric(usize::from(members), CALLS_MAX, WINDOW_MAX);
         let members = on.into_iter().zip(ends).zip(0..);
         let member = |((device, ends), rank)| Member::new(rank, shared.clone(), device, ends);
-        Ok(Group { members: members.map(member).collect() })
+        Group { members: members.map(member).collect() }
     }
 
     /// The ranks' devices, `auto` written out.
@@ -282,5 +288,31 @@ impl Devices {
             tracing::info!("{name} folds {:.2} GB/s", rate.fold / 1e9);
         }
         Ok(rates::owners(ranks as u16, &all))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Sum;
+    use crate::device::any::Broken;
+
+    /// A device that fails is an error on all ranks, in the driver's words.
+    #[test]
+    fn all_ranks_hear_what_a_device_says() {
+        let cpu = || (AnyDevice::Cpu(CpuDevice::new()), None);
+        let broken = (AnyDevice::Broken(Broken::default()), None);
+        let devices = Devices { members: vec![cpu(), broken, cpu()], open: Vec::new() };
+        let mut group = GroupBuilder::new().join(devices, 3, None);
+        let heard = std::sync::Mutex::new(Vec::new());
+        let done = group.run(|member| {
+            let result = member.all_reduce(&mut vec![1f32; 100_000], Sum);
+            heard.lock().expect("no panic").push(result.clone());
+            result
+        });
+        let text = "a card is lost: fell off the bus".to_owned();
+        let want = Err(Error::Device { rank: 1, text });
+        assert_eq!(done.map(|_| ()), want);
+        assert_eq!(heard.into_inner().expect("no panic"), [want.clone(), want.clone(), want]);
     }
 }
