@@ -275,17 +275,26 @@ impl Devices {
                 measured.push((on.clone(), rate));
             }
         }
+        let users =
+            |on: &Option<Opened>| self.members.iter().filter(|(_, other)| is(other, on)).count();
+        let busy = users(&None).min(cores);
         let share = |on: &Option<Opened>| {
-            let users = self.members.iter().filter(|(_, other)| is(other, on)).count();
-            // Ranks on one GPU share it, ranks on the CPU share its cores.
-            let parts = if on.is_some() { users } else { users.div_ceil(cores) };
+            let part = match on {
+                // Ranks on the CPU share its cores, ranks on one GPU share that.
+                None => busy as f64 / users(on) as f64,
+                // Software has the cores that ranks on the CPU leave: they fold faster there.
+                Some(device) if device.is_software() => {
+                    (cores - busy) as f64 / (cores * users(on)) as f64
+                }
+                Some(_) => 1.0 / users(on) as f64,
+            };
             let rate = measured.iter().find(|(known, _)| is(known, on)).map(|(_, rate)| *rate);
-            rate.map(|Rate { fold, send }| Rate { fold: fold / parts as f64, send })
+            rate.map(|Rate { fold, send }| Rate { fold: (fold * part).max(1.0), send })
         };
         let all: Vec<_> = self.members.iter().filter_map(|(_, on)| share(on)).collect();
         for ((_, on), rate) in self.members.iter().zip(&all) {
             let name = on.as_ref().map_or("cpu", |on| on.card().name.as_str());
-            tracing::info!("{name} folds {:.2} GB/s", rate.fold / 1e9);
+            tracing::info!("{name} folds {:.2} GB/s here", rate.fold / 1e9);
         }
         Ok(rates::owners(ranks as u16, &all))
     }
