@@ -1,8 +1,9 @@
 //! The collectives on slices and tensors, and on bytes with a type beside them.
 
+use crate::call::Call;
 use crate::element::{Element, Reduction};
 use crate::error::Error;
-use crate::member::{Call, Member, Memory};
+use crate::member::{Member, Memory};
 use crate::tensor::{Buffer, BufferMut, Span};
 use unisono_core::{DType, Kind};
 
