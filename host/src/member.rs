@@ -1,7 +1,10 @@
 //! One rank of a group: makes calls, drives the engine.
 
+use crate::device::Opened;
+use crate::device::any::AnyDevice;
 use crate::error::Error;
-use crate::memory::Scratch;
+use crate::failures::Failures;
+use crate::memory::Slots;
 use crate::pending::Held;
 use crate::planner::{Plan, PlanOptions, WINDOW_MAX};
 use crate::wait::{Patience, Waiter};
@@ -11,8 +14,7 @@ use std::time::{Duration, Instant};
 use unisono_core::machine::Config;
 use unisono_core::wire::frame::Abort;
 use unisono_core::{DType, Kind, Layout, ReduceOp, Scalar};
-use unisono_device_cpu::CpuDevice;
-use unisono_driver::HostPtr;
+use unisono_driver::{Device, HostPtr};
 use unisono_link_span::{Bell, SpanLink};
 use unisono_runtime::{BeginError, Buffers, Engine};
 
@@ -23,7 +25,7 @@ const ROUTE: usize = 132;
 /// Largest group of threads.
 pub(crate) const MEMBERS_MAX: usize = 64;
 
-type HostEngine = Engine<CpuDevice, SpanLink<HostPtr>, CALLS_MAX, WINDOW_MAX, ROUTE, MEMBERS_MAX>;
+type HostEngine = Engine<AnyDevice, SpanLink<HostPtr>, CALLS_MAX, WINDOW_MAX, ROUTE, MEMBERS_MAX>;
 
 /// One call of a collective, without its buffers.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -74,6 +76,8 @@ impl Drop for NoUnwind {
 struct Key {
     call: Call,
     in_place: bool,
+    /// Peers cannot reach the input, the output.
+    private: [bool; 2],
 }
 
 /// The last call, ready to be made again: training makes the same ones over and over.
@@ -93,50 +97,73 @@ pub(crate) struct Memory {
     pub in_place: bool,
 }
 
+/// What all members of a group know.
+pub(crate) struct Shared {
+    pub options: PlanOptions,
+    pub timeout: Duration,
+    pub started: Instant,
+    /// All open GPUs of the group, each once.
+    pub devices: Vec<Opened>,
+    pub failures: Failures,
+    /// Cancels the calls that are waited for.
+    pub interrupt: Option<Arc<AtomicBool>>,
+}
+
 /// One rank of a [`Group`](crate::Group); belongs to one thread at a time.
 // On lines of its own: members of a group lie side by side and are used by different threads.
 #[repr(align(128))]
 pub struct Member {
     rank: u16,
-    options: PlanOptions,
-    timeout: Duration,
-    started: Instant,
+    shared: Arc<Shared>,
+    /// The GPU that this rank is on.
+    device: Option<Opened>,
     bell: Arc<Bell>,
     patience: Patience,
     engine: Box<HostEngine>,
-    scratch: [Scratch; CALLS_MAX],
+    // Behind the engine, which waits for its device when it is dropped.
+    scratch: [Slots; CALLS_MAX],
     last: Option<Prepared>,
     now: unisono_core::Instant,
     held: Vec<Held>,
-    /// Cancels the call that is waited for.
-    pub(crate) interrupt: Option<Arc<AtomicBool>>,
 }
 
 impl Member {
     pub(crate) fn new(
         rank: u16,
-        options: PlanOptions,
-        timeout: Duration,
-        links: Vec<Option<SpanLink<HostPtr>>>,
-        bell: Arc<Bell>,
-        started: Instant,
+        shared: Arc<Shared>,
+        (device, on): (AnyDevice, Option<Opened>),
+        (links, bell): (Vec<Option<SpanLink<HostPtr>>>, Arc<Bell>),
     ) -> Self {
-        let patience = Patience::new(links.len());
+        let patience = Patience::new(links.len(), on.as_ref().is_some_and(Opened::is_software));
         let links = links.into_iter().collect();
         Self {
             rank,
-            options,
-            timeout,
-            started,
+            shared,
+            device: on,
             bell,
             patience,
-            engine: Box::new(Engine::new(rank, 0, CpuDevice::new(), links)),
-            scratch: [const { Scratch::empty() }; CALLS_MAX],
+            engine: Box::new(Engine::new(rank, 0, device, links)),
+            scratch: [const { Slots::empty() }; CALLS_MAX],
             last: None,
             now: unisono_core::Instant::ZERO,
             held: Vec::new(),
-            interrupt: None,
         }
+    }
+
+    /// The GPU that this rank is on; `None` for the CPU.
+    #[must_use]
+    pub const fn device(&self) -> Option<&Opened> {
+        self.device.as_ref()
+    }
+
+    /// Is this rank on that GPU?
+    pub(crate) fn is_on(&self, device: &Opened) -> bool {
+        self.device.as_ref().is_some_and(|own| own.is(device))
+    }
+
+    /// All GPUs of the group.
+    pub(crate) fn devices(&self) -> &[Opened] {
+        &self.shared.devices
     }
 
     /// This member's rank.
@@ -147,8 +174,8 @@ impl Member {
 
     /// Ranks with data in the group.
     #[must_use]
-    pub const fn ranks(&self) -> u16 {
-        self.options.ranks
+    pub fn ranks(&self) -> u16 {
+        self.shared.options.ranks
     }
 
     /// Number of the next call.
@@ -173,7 +200,7 @@ impl Member {
     /// # Errors
     /// [`Error::NoPlan`].
     pub fn plan(&self, call: &Call) -> Result<Plan, Error> {
-        self.options.plan(call.kind, call.dtype, call.op, call.count)
+        self.shared.options.plan(call.kind, call.dtype, call.op, call.count)
     }
 
     /// Begins a call.
@@ -185,7 +212,8 @@ impl Member {
         if !self.make_room() {
             return Err(Error::Busy(CALLS_MAX));
         }
-        let key = Key { call: *call, in_place: memory.in_place };
+        let private = [memory.input, memory.output].map(|at| self.is_private(at));
+        let key = Key { call: *call, in_place: memory.in_place, private };
         if self.last.as_ref().is_none_or(|last| last.key != key) {
             let prepared = self.prepare(key);
             self.last = Some(self.counted(prepared)?);
@@ -196,9 +224,10 @@ impl Member {
         };
         let channel = (self.engine.next_op() % CALLS_MAX as u64) as usize;
         // The channel is free, so nobody uses its scratch.
-        let Some(slots) = self.scratch[channel].at_least(*scratch) else {
-            let bytes = *scratch;
-            return self.counted(Err(Error::Memory(bytes)));
+        let (device, peers) = (self.device.as_ref(), &self.shared.devices);
+        let slots = match self.scratch[channel].at_least(*scratch, device, peers) {
+            Ok(slots) => slots,
+            Err(error) => return self.counted(Err(error)),
         };
         let (input, output) = (HostPtr::new(memory.input), HostPtr::new(memory.output));
         call.buffers = Buffers { input, output, scratch: slots };
@@ -209,13 +238,18 @@ impl Member {
         })
     }
 
+    fn is_private(&self, at: *mut u8) -> bool {
+        !self.engine.device().is_shared(HostPtr::new(at))
+    }
+
     /// Everything about a call but its memory.
     fn prepare(&self, key: Key) -> Result<Prepared, Error> {
         let plan = self.plan(&key.call)?;
         let Call { kind, dtype, op, weight, count, root } = key.call;
         // A root that means nothing is no reason to disagree.
         let root = if kind.is_rooted() { root } else { 0 };
-        let ranks = self.options.ranks;
+        let ranks = self.ranks();
+        let [input_private, output_private] = key.private;
         let mut config = Config {
             epoch: 0,
             op_id: 0,
@@ -232,6 +266,8 @@ impl Member {
             by_bytes: 0,
             puts: 0,
             in_place: key.in_place,
+            input_private,
+            output_private,
             sources_max: 0,
             dests_max: 0,
             deadline: None,
@@ -248,7 +284,7 @@ impl Member {
 
     /// Waits for a call.
     pub(crate) fn finish(&mut self, op_id: u64) -> Result<(), Error> {
-        let mut waiter = Waiter::new(self.patience, self.started);
+        let mut waiter = Waiter::new(self.patience, self.shared.started);
         loop {
             if self.engine.poll() {
                 waiter.reset();
@@ -256,7 +292,7 @@ impl Member {
                 self.pass_time(op_id, now);
             }
             if let Some(result) = self.engine.result(op_id) {
-                return self.verdict(result);
+                return self.verdict(op_id, result);
             }
         }
     }
@@ -266,7 +302,7 @@ impl Member {
         if !self.engine.poll() {
             self.pass_time(op_id, self.now());
         }
-        self.engine.result(op_id).map(|result| self.verdict(result))
+        self.engine.result(op_id).map(|result| self.verdict(op_id, result))
     }
 
     /// Does what can be done now.
@@ -282,23 +318,30 @@ impl Member {
     /// The time limit of a call counts from the first time that somebody waits for it.
     fn pass_time(&mut self, op_id: u64, now: unisono_core::Instant) {
         self.now = now;
-        self.engine.arm(op_id, now.saturating_add(self.timeout));
+        self.engine.arm(op_id, now.saturating_add(self.shared.timeout));
         self.engine.handle_time(now);
-        if self.interrupt.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed)) {
+        let interrupt = self.shared.interrupt.as_ref();
+        if interrupt.is_some_and(|flag| flag.load(Ordering::Relaxed)) {
             self.engine.cancel(op_id);
         }
     }
 
-    fn verdict(&self, result: Result<(), Abort>) -> Result<(), Error> {
+    fn verdict(&self, op_id: u64, result: Result<(), Abort>) -> Result<(), Error> {
         result.map_err(|why| {
-            let ours = matches!(why, Abort::DeviceFailed { rank } if rank == self.rank);
-            let device = self.engine.device_error().filter(|_| ours).map(ToString::to_string);
-            Error::from_abort(why, self.timeout, device)
+            let text = match why {
+                Abort::DeviceFailed { rank } if rank == self.rank => {
+                    let text = self.engine.device_error().map(ToString::to_string);
+                    self.shared.failures.say(op_id, rank, text.unwrap_or_default())
+                }
+                Abort::DeviceFailed { rank } => self.shared.failures.hear(op_id, rank),
+                _ => String::new(),
+            };
+            Error::from_abort(why, self.shared.timeout, text)
         })
     }
 
     fn now(&self) -> unisono_core::Instant {
-        unisono_core::Instant::from_nanos(self.started.elapsed().as_nanos() as u64)
+        unisono_core::Instant::from_nanos(self.shared.started.elapsed().as_nanos() as u64)
     }
 
     /// Runs a call to its end.

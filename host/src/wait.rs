@@ -13,8 +13,12 @@ pub(crate) struct Patience {
 }
 
 impl Patience {
-    /// For a group of this many members on this machine.
-    pub fn new(members: usize) -> Self {
+    /// For a group of this many members on this machine; `software`: the member's own device needs
+    /// the cores, too.
+    pub fn new(members: usize, software: bool) -> Self {
+        if software {
+            return Self { spins: EAGER, yields: 30 };
+        }
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Self { spins: if members <= cores { 400 } else { 30 }, yields: 2000 }
     }

@@ -119,6 +119,7 @@ fn native(device: &Device) -> Arithmetic {
         native_f64: flag(device, CL_DEVICE_DOUBLE_FP_CONFIG),
         native_i64: full || has(device, "cles_khr_int64"),
         storage_8: true,
+        narrow: number(device, CL_DEVICE_TYPE).unwrap_or(0) & CL_DEVICE_TYPE_CPU != 0,
     }
 }
 
@@ -232,5 +233,6 @@ const fn mask(a: Arithmetic, b: Arithmetic) -> Arithmetic {
         native_f64: a.native_f64 && b.native_f64,
         native_i64: a.native_i64 && b.native_i64,
         storage_8: a.storage_8 && b.storage_8,
+        narrow: a.narrow && b.narrow,
     }
 }

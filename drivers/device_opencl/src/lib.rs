@@ -24,6 +24,8 @@ mod zero_copy;
 pub use buffer::Buffer;
 pub use context::OpenCl;
 pub use discover::devices;
+/// The opencl3 that contexts and buffers are of.
+pub use opencl3;
 pub use options::Options;
 pub use program::Kernel;
 pub use queue::OpenClQueue;

@@ -28,6 +28,7 @@ impl Default for Options {
                 native_f64: true,
                 native_i64: true,
                 storage_8: true,
+                narrow: true,
             },
             import: true,
             shared: true,

@@ -287,6 +287,7 @@ fn limits(device: &Device, card: &Card, used: &Used, options: &Options) -> Limit
             native_f64: has(used, "float64"),
             native_i64: has(used, "int64"),
             storage_8: has(used, "storage_8"),
+            narrow: false,
         },
     }
 }

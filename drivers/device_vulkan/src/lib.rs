@@ -3,7 +3,7 @@
 //! ```text
 //! devices(), VulkanContext::open   loader.rs, card.rs, context.rs   library, drivers, what a device is
 //! VulkanBuffer                     buffer.rs, memory.rs             allocated, imported, the caller's
-//! VulkanKernel                     pipeline.rs                      SPIR-V to pipelines
+//! VulkanKernel                     pipeline.rs, specialise.rs       SPIR-V to pipelines
 //! VulkanQueue                      queue.rs, batch.rs               batches in, completions out
 //! ```
 //!
@@ -25,6 +25,7 @@ mod memory;
 mod options;
 mod pipeline;
 mod queue;
+mod specialise;
 
 pub use buffer::VulkanBuffer;
 pub use context::{VulkanContext, devices};

@@ -1,9 +1,10 @@
 //! Compiled kernels, shared by all queues of a device.
 
 use crate::fault;
+use crate::specialise::specialise;
 use ash::vk;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use unisono_gpu::kernel::{FloatControls, Module, Widths};
 use unisono_gpu::{Arithmetic, GpuError, Variant};
 use vulkano::VulkanObject;
@@ -29,7 +30,8 @@ pub(crate) struct Pipelines {
 /// What has been made so far.
 #[derive(Default)]
 struct Made {
-    modules: HashMap<Module, Shader>,
+    /// SPIR-V, not specialised yet.
+    modules: HashMap<Module, Vec<u32>>,
     layouts: HashMap<(u8, u8), Arc<PipelineLayout>>,
     kernels: HashMap<Variant, VulkanKernel>,
 }
@@ -70,11 +72,11 @@ impl Pipelines {
         if let Some(kernel) = made.kernels.get(variant) {
             return Ok(kernel.clone());
         }
-        let module = self.module(&mut made, variant)?;
         let layout = self.layout(&mut made, variant.sources, variant.dests)?;
-        let constants = variant.constants()?;
+        let words = specialise(self.module(&mut made, variant)?, &variant.constants()?);
         let handle = self
-            .compile(module, &layout, &constants)
+            .shader(&words)
+            .and_then(|shader| self.compile(&shader, &layout))
             .map_err(|result| self.refused(variant, fault::words(result)))?;
         let spans = usize::from(variant.sources) + usize::from(variant.dests);
         let device = self.device.clone();
@@ -83,16 +85,9 @@ impl Pipelines {
         Ok(kernel)
     }
 
-    /// The shader module of a variant.
-    fn module(
-        &self,
-        made: &mut MutexGuard<'_, Made>,
-        variant: &Variant,
-    ) -> Result<vk::ShaderModule, GpuError> {
+    /// The SPIR-V of a variant, not specialised yet.
+    fn module<'a>(&self, made: &'a mut Made, variant: &Variant) -> Result<&'a [u32], GpuError> {
         let module = variant.module();
-        if let Some(shader) = made.modules.get(&module) {
-            return Ok(shader.handle);
-        }
         let (needs, has) = match module {
             Module::Single8 | Module::Int8 => ("storageBuffer8BitAccess", self.offers.storage_8),
             Module::Double64 => ("shaderFloat64", self.offers.native_f64),
@@ -102,22 +97,22 @@ impl Pipelines {
         if !has {
             return Err(self.refused(variant, format!("it needs {needs}, which is not on")));
         }
-        let words = module.words(self.controls);
-        let info = vk::ShaderModuleCreateInfo::default().code(&words);
+        Ok(made.modules.entry(module).or_insert_with(|| module.words(self.controls)))
+    }
+
+    fn shader(&self, words: &[u32]) -> Result<Shader, vk::Result> {
+        let info = vk::ShaderModuleCreateInfo::default().code(words);
         let mut handle = vk::ShaderModule::null();
         let create = self.device.fns().v1_0.create_shader_module;
         // SAFETY: the words are valid SPIR-V that asks for nothing that is not on.
-        unsafe { create(self.device.handle(), &info, std::ptr::null(), &mut handle) }
-            .result()
-            .map_err(|result| self.refused(variant, fault::words(result)))?;
-        made.modules.insert(module, Shader { handle, device: self.device.clone() });
-        Ok(handle)
+        unsafe { create(self.device.handle(), &info, std::ptr::null(), &mut handle) }.result()?;
+        Ok(Shader { handle, device: self.device.clone() })
     }
 
     /// The layout for so many spans: parameters, sources, destinations.
     fn layout(
         &self,
-        made: &mut MutexGuard<'_, Made>,
+        made: &mut Made,
         sources: u8,
         dests: u8,
     ) -> Result<Arc<PipelineLayout>, GpuError> {
@@ -146,26 +141,15 @@ impl Pipelines {
         Ok(layout)
     }
 
-    /// Specialises and compiles. vulkano's own pipelines would parse the module again for each.
     fn compile(
         &self,
-        module: vk::ShaderModule,
+        shader: &Shader,
         layout: &PipelineLayout,
-        constants: &[(u32, u32)],
     ) -> Result<vk::Pipeline, vk::Result> {
-        let size = size_of::<u32>();
-        let entry = |(i, &(id, _)): (usize, &(u32, u32))| {
-            let offset = (i * size) as u32;
-            vk::SpecializationMapEntry { constant_id: id, offset, size }
-        };
-        let entries: Vec<_> = constants.iter().enumerate().map(entry).collect();
-        let data: Vec<u8> = constants.iter().flat_map(|(_, value)| value.to_ne_bytes()).collect();
-        let special = vk::SpecializationInfo::default().map_entries(&entries).data(&data);
         let stage = vk::PipelineShaderStageCreateInfo::default()
             .stage(vk::ShaderStageFlags::COMPUTE)
-            .module(module)
-            .name(c"main")
-            .specialization_info(&special);
+            .module(shader.handle)
+            .name(c"main");
         let info = vk::ComputePipelineCreateInfo::default().stage(stage).layout(layout.handle());
         let mut handle = vk::Pipeline::null();
         let create = self.device.fns().v1_0.create_compute_pipelines;

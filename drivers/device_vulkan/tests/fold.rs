@@ -148,6 +148,7 @@ fn features_that_are_off_are_not_compiled_for() {
         native_f64: true,
         native_i64: true,
         storage_8: true,
+        narrow: false,
     };
     for (dtype, needs) in [
         (DType::F64, "shaderFloat64"),

@@ -8,7 +8,7 @@ mod common;
 
 use common::Watch;
 use unisono_device_vulkan::{Options, VulkanContext};
-use unisono_driver::{Device, HostPtr, Memory as _};
+use unisono_driver::{HostPtr, Memory as _};
 use unisono_gpu::{Allocation, Gpu, Memory, Place};
 use unisono_testkit::device::{DeviceHarness, Plan, run};
 

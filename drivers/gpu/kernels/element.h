@@ -12,7 +12,7 @@ FN value decode(uint code) {
     return code;
 }
 
-FN value weigh(value a, uint2 weight) {
+FN value weigh(value a, pair weight) {
     return f32_multiply(a, weight.x);
 }
 
@@ -47,7 +47,7 @@ FN value decode(uint code) {
     return int_wrap(code);
 }
 
-FN value weigh(value a, uint2 weight) {
+FN value weigh(value a, pair weight) {
     return a * weight.x;
 }
 
@@ -64,9 +64,9 @@ FN value finish(value a, uint divisor, uint inverse, uint shift) {
 #endif
 
 #ifdef DOUBLE
-#define value uint2
+#define value pair
 
-FN value weigh(value a, uint2 weight) {
+FN value weigh(value a, pair weight) {
     return f64_multiply(a, weight);
 }
 
@@ -92,9 +92,9 @@ FN value finish(value a, uint divisor, uint inverse, uint shift) {
 #endif
 
 #ifdef LONG
-#define value uint2
+#define value pair
 
-FN value weigh(value a, uint2 weight) {
+FN value weigh(value a, pair weight) {
     return long_multiply(a, weight);
 }
 

@@ -19,15 +19,15 @@ FN uint f32_exponent(uint a) {
 }
 
 // A number other than 0, infinity and NaN as `x * 2^(y - 150)`, x from 2^23 to 2^24.
-FN uint2 f32_unpack(uint a) {
+FN pair f32_unpack(uint a) {
     uint exponent = f32_exponent(a);
     uint fraction = a & 0x7fffffu;
     if (exponent != 0u) {
-        return UINT2(fraction | 0x800000u, exponent);
+        return PAIR(fraction | 0x800000u, exponent);
     }
     // The exponent wraps below 0; so does all that is done with it.
     uint by = LEADING_ZEROS(fraction) - 8u;
-    return UINT2(fraction << by, 1u - by);
+    return PAIR(fraction << by, 1u - by);
 }
 
 // Rounds `m * 2^(exponent - 157)`, m from 2^30 to 2^31, its lowest bit also standing for all that
@@ -88,9 +88,9 @@ FN uint f32_multiply_integer(uint a, uint b) {
     if (magnitude_a == 0u || magnitude_b == 0u) {
         return sign;
     }
-    uint2 x = f32_unpack(magnitude_a);
-    uint2 y = f32_unpack(magnitude_b);
-    uint2 product = multiply_wide(x.x << 7, y.x << 8);
+    pair x = f32_unpack(magnitude_a);
+    pair y = f32_unpack(magnitude_b);
+    pair product = multiply_wide(x.x << 7, y.x << 8);
     uint m = product.y | UINT(product.x != 0u);
     uint carry = m >> 30;
     m <<= 1u - carry;
@@ -102,8 +102,8 @@ FN uint f32_divide(uint a, uint divisor, uint inverse, uint shift) {
     if (magnitude == 0u || magnitude >= F32_INFINITY) {
         return f32_canonical(a);
     }
-    uint2 x = f32_unpack(magnitude);
-    uint2 quotient = divide_step(x.x << 7, 0u, divisor, inverse);
+    pair x = f32_unpack(magnitude);
+    pair quotient = divide_step(x.x << 7, 0u, divisor, inverse);
     uint carry = quotient.x >> 31;
     uint lost = UINT(quotient.y != 0u) | (quotient.x & carry);
     uint m = (quotient.x >> carry) | lost;

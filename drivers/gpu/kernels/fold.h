@@ -12,7 +12,7 @@
 #define COUNT PARAM(0)
 #define SOURCE_START(i) PARAM(8 + i)
 #define DEST_START(i) PARAM(24 + i)
-#define WEIGHT(i) UINT2(PARAM(32 + 2 * i), PARAM(33 + 2 * i))
+#define WEIGHT(i) PAIR(PARAM(32 + 2 * i), PARAM(33 + 2 * i))
 #define FINISH(a) finish(a, PARAM(1), PARAM(2), PARAM(3))
 
 #define WEIGH(i) \
@@ -33,14 +33,43 @@
     MERGE_4(8u, MERGES_2) \
     MERGE(12u, MERGES_3, 0) MERGE(13u, MERGES_3, 8) MERGE(14u, MERGES_3, 16)
 
-#if defined(DOUBLE) || defined(LONG)
+// Spans of values that are wider than the elements: sums of small floating-point numbers.
+#ifdef SINGLE
+CONSTANT(WIDE_SOURCES, SIZE < 4u ? PARTIALS : 0u)
+CONSTANT(WIDE_RESULT, SIZE < 4u ? PARTIAL : 0u)
+#else
+CONSTANT(WIDE_SOURCES, 0u)
+CONSTANT(WIDE_RESULT, 0u)
+#endif
+#define WIDE(i) ((WIDE_SOURCES >> i) & 1u)
 
-// Elements of 8 bytes: a work item makes one.
+#if defined(DOUBLE) || defined(LONG) || defined(NARROW)
 
+// A work item makes one element.
+
+#ifdef NARROW
+#define LOAD(i) \
+    if (UINT(i) < SOURCES) { \
+        if (WIDE(i) != 0u) { \
+            v[i] = SOURCE_WORD(i, (SOURCE_START(i) >> 2) + item); \
+        } else { \
+            v[i] = decode(SOURCE_ELEMENT(i, SOURCE_START(i), item)); \
+        } \
+        WEIGH(i) \
+    }
+#define STORE(i) \
+    if (UINT(i) < DESTS) { \
+        if (WIDE_RESULT != 0u) { \
+            DEST_WORD(i, (DEST_START(i) >> 2) + item) = result; \
+        } else { \
+            STORE_ELEMENT(i, DEST_START(i), item, result) \
+        } \
+    }
+#else
 #define LOAD(i) \
     if (UINT(i) < SOURCES) { \
         uint at = (SOURCE_START(i) >> 2) + 2u * item; \
-        v[i] = UINT2(SOURCE_WORD(i, at), SOURCE_WORD(i, at + 1u)); \
+        v[i] = PAIR(SOURCE_WORD(i, at), SOURCE_WORD(i, at + 1u)); \
         WEIGH(i) \
     }
 #define STORE(i) \
@@ -49,6 +78,7 @@
         DEST_WORD(i, at) = result.x; \
         DEST_WORD(i, at + 1u) = result.y; \
     }
+#endif
 
 FOLD_KERNEL {
     OPEN_SPANS
@@ -69,16 +99,6 @@ FOLD_KERNEL {
 
 CONSTANT(LANES, 4u / SIZE)
 #define CODE_MASK (0xffffffffu >> (32u - 8u * SIZE))
-
-// Spans of values that are wider than the elements: sums of small floating-point numbers.
-#ifdef SINGLE
-CONSTANT(WIDE_SOURCES, SIZE < 4u ? PARTIALS : 0u)
-CONSTANT(WIDE_RESULT, SIZE < 4u ? PARTIAL : 0u)
-#else
-CONSTANT(WIDE_SOURCES, 0u)
-CONSTANT(WIDE_RESULT, 0u)
-#endif
-#define WIDE(i) ((WIDE_SOURCES >> i) & 1u)
 
 FN int limit(int at, int lowest, int highest) {
     return max(lowest, min(at, highest));
@@ -128,8 +148,8 @@ FN int word_of(int at, uint start, uint count) {
         if (SIZE == 4u || (mask == 0xffffffffu && (at & 3) == 0)) { \
             DEST_WORD(i, at >> 2) = result; \
         } else { \
-            uint2 bits = u64_shift_left(UINT2(result, 0u), 8u * (UINT(at) & 3u)); \
-            uint2 part = u64_shift_left(UINT2(mask, 0u), 8u * (UINT(at) & 3u)); \
+            pair bits = u64_shift_left(PAIR(result, 0u), 8u * (UINT(at) & 3u)); \
+            pair part = u64_shift_left(PAIR(mask, 0u), 8u * (UINT(at) & 3u)); \
             STORE_MASKED(i, at >> 2, bits.x, part.x) \
             STORE_MASKED(i, (at >> 2) + 1, bits.y, part.y) \
         } \

@@ -9,8 +9,8 @@
 
 #define FN
 #define CONSTANT(name, expression) const uint name = expression;
-#define uint2 uvec2
-#define UINT2(low, high) uvec2(low, high)
+#define pair uvec2
+#define PAIR(low, high) uvec2(low, high)
 #define UINT(x) uint(x)
 #define INT(x) int(x)
 #define FLOAT(x) float(x)
@@ -32,8 +32,8 @@
 #define LEADING_ZEROS(x) uint(31 - findMSB(x))
 
 // The 64-bit product.
-uint2 multiply_wide(uint a, uint b) {
+pair multiply_wide(uint a, uint b) {
     uint low, high;
     umulExtended(a, b, high, low);
-    return uint2(low, high);
+    return pair(low, high);
 }

@@ -1,6 +1,6 @@
 // 64-bit integers as two words, low word first.
 
-FN uint2 long_add(uint2 a, uint2 b) {
+FN pair long_add(pair a, pair b) {
 #ifdef HAS_I64
     return FROM_U64(AS_U64(a) + AS_U64(b));
 #else
@@ -8,7 +8,7 @@ FN uint2 long_add(uint2 a, uint2 b) {
 #endif
 }
 
-FN uint2 long_multiply(uint2 a, uint2 b) {
+FN pair long_multiply(pair a, pair b) {
 #ifdef HAS_I64
     return FROM_U64(AS_U64(a) * AS_U64(b));
 #else
@@ -16,7 +16,7 @@ FN uint2 long_multiply(uint2 a, uint2 b) {
 #endif
 }
 
-FN bool long_less(uint2 a, uint2 b) {
+FN bool long_less(pair a, pair b) {
     // Flipping the sign orders signed numbers as unsigned ones.
     uint flip = DTYPE == T_I64 ? 0x80000000u : 0u;
     a.y ^= flip;
@@ -28,19 +28,19 @@ FN bool long_less(uint2 a, uint2 b) {
 #endif
 }
 
-FN uint2 long_negate(uint2 a) {
-    return u64_subtract(UINT2(0u, 0u), a);
+FN pair long_negate(pair a) {
+    return u64_subtract(PAIR(0u, 0u), a);
 }
 
 // Rounded toward zero.
-FN uint2 long_divide(uint2 a, uint divisor, uint inverse, uint shift) {
+FN pair long_divide(pair a, uint divisor, uint inverse, uint shift) {
     if (DTYPE == T_I64 && (a.y >> 31) != 0u) {
         return long_negate(u64_divide(long_negate(a), divisor, inverse, shift));
     }
     return u64_divide(a, divisor, inverse, shift);
 }
 
-FN uint2 long_combine(uint2 a, uint2 b) {
+FN pair long_combine(pair a, pair b) {
     if (OP == OP_PROD) {
         return long_multiply(a, b);
     }
@@ -57,13 +57,13 @@ FN uint2 long_combine(uint2 a, uint2 b) {
         return a;
     }
     if (OP == OP_AND) {
-        return UINT2(a.x & b.x, a.y & b.y);
+        return PAIR(a.x & b.x, a.y & b.y);
     }
     if (OP == OP_OR) {
-        return UINT2(a.x | b.x, a.y | b.y);
+        return PAIR(a.x | b.x, a.y | b.y);
     }
     if (OP == OP_XOR) {
-        return UINT2(a.x ^ b.x, a.y ^ b.y);
+        return PAIR(a.x ^ b.x, a.y ^ b.y);
     }
     return long_add(a, b);
 }

@@ -30,47 +30,41 @@ FN uint small_decode(uint code) {
     uint sign = (code & small_sign()) << (SIZE == 2u ? 16 : 24);
     uint magnitude = code & (small_sign() - 1u);
     if (magnitude >= small_overflow()) {
-        bool infinite = magnitude == small_overflow() && DTYPE != T_F8E4M3;
+        bool infinite = DTYPE != T_F8E4M3 && magnitude == small_overflow();
         return infinite ? sign | F32_INFINITY : F32_NAN;
     }
-    if (magnitude == 0u) {
-        return sign;
-    }
-    if ((magnitude >> small_fraction()) == 0u) {
-        // A subnormal is a small integer in units of the last place.
+    if (magnitude >> small_fraction() == 0u) {
+        // A subnormal is a small integer in units of the last place: as binary32 neither it nor
+        // the unit is subnormal.
         uint unit = small_bias() - 1u + small_fraction();
-        return sign | (AS_U32(FLOAT(magnitude)) - (unit << 23));
+        EXACT float number = FLOAT(magnitude) * AS_F32((127u - unit) << 23);
+        return sign | AS_U32(number);
     }
     return sign | ((magnitude << (23u - small_fraction())) + ((127u - small_bias()) << 23));
 }
 
 // The code nearest to a binary32.
 FN uint small_encode(uint a) {
-    if (f32_is_nan(a)) {
-        return small_nan();
-    }
     if (DTYPE == T_BF16) {
-        return (a + 0x7fffu + ((a >> 16) & 1u)) >> 16;
+        uint rounded = (a + 0x7fffu + ((a >> 16) & 1u)) >> 16;
+        return f32_is_nan(a) ? small_nan() : rounded;
     }
     uint sign = (a >> (SIZE == 2u ? 16 : 24)) & small_sign();
     // The exponent in the format, 1 for its subnormals too. A subnormal binary32 is far below half
     // of the smallest of these numbers, with a leading one or without.
     int exponent = INT(f32_exponent(a)) - 127 + INT(small_bias());
-    uint drop = 23u - small_fraction();
-    if (exponent < 1) {
-        // All is below a half from 25 bits on.
-        int cut = INT(drop) + 1 - exponent;
-        drop = UINT(cut < 25 ? cut : 25);
-        exponent = 1;
-    }
+    // Bits to cut off; all is below a half from 25 on.
+    int below = exponent < 1 ? 1 - exponent : 0;
+    int cut = 23 - INT(small_fraction()) + below;
+    uint drop = UINT(cut < 25 ? cut : 25);
     uint significand = (a & 0x7fffffu) | 0x800000u;
     uint kept = significand >> drop;
     uint rest = significand - (kept << drop);
     kept += UINT(rest + (kept & 1u) > (1u << (drop - 1u)));
     // A carry out of the fraction runs into the exponent.
-    uint code = (UINT(exponent - 1) << small_fraction()) + kept;
-    if (code >= small_overflow()) {
-        return DTYPE == T_F8E4M3 ? small_nan() : sign | small_overflow();
-    }
-    return sign | code;
+    uint finite = (UINT(exponent + below - 1) << small_fraction()) + kept;
+    uint magnitude = finite < small_overflow() ? finite : small_overflow();
+    // The one NaN of e4m3 has no sign.
+    uint code = DTYPE == T_F8E4M3 && magnitude == small_overflow() ? magnitude : sign | magnitude;
+    return f32_is_nan(a) ? small_nan() : code;
 }

@@ -18,6 +18,24 @@
 #define INTEGER
 #endif
 
+// Elements of 1 and 2 bytes, each loaded and stored alone; at any address, hence packed.
+#if (NATIVE & 16u) != 0u
+#if DTYPE == 4u || DTYPE == 5u || DTYPE == 6u || DTYPE == 10u
+#define NARROW uchar
+#elif DTYPE == 2u || DTYPE == 3u || DTYPE == 7u || DTYPE == 11u
+#define NARROW ushort
+#endif
+#endif
+#ifdef NARROW
+typedef struct __attribute__((packed)) {
+    NARROW code;
+} Element;
+#define SOURCE_ELEMENT(i, start, at) \
+    ((uint)((__global const Element *)((__global const uchar *)source_##i + (start)))[at].code)
+#define STORE_ELEMENT(i, start, at, bits) \
+    ((__global Element *)((__global uchar *)dest_##i + (start)))[at].code = (NARROW)(bits);
+#endif
+
 typedef struct {
     uint words[64];
 } Params;

@@ -160,7 +160,12 @@ fn words(bytes: &[u8]) -> Vec<u32> {
 /// Every way of doing arithmetic that makes a difference to the type.
 fn arithmetics(dtype: DType) -> Vec<Arithmetic> {
     let plain = Arithmetic::default();
+    let narrow = Arithmetic { narrow: true, ..plain };
     match dtype.acc() {
+        DType::F32 if dtype.size() < 4 => {
+            vec![plain, Arithmetic { normal_f32: true, native_f32: true, ..narrow }]
+        }
+        _ if dtype.size() < 4 => vec![plain, narrow],
         DType::F32 => vec![
             plain,
             Arithmetic { normal_f32: true, ..plain },

@@ -37,7 +37,7 @@ impl<M: Copy, const W: usize, const R: usize, const P: usize> Machine<M, W, R, P
         let Some(cfg) = &self.cfg else { return Err(Refused::Discard) };
         let Some(lane) = self.lanes.get_mut(at) else { return Err(Refused::Discard) };
         if matches!(lane.move_at(index), Some(Move::Store { .. })) {
-            return lane.result_place(cfg).ok_or(Refused::Later);
+            return lane.receipt_place(cfg).ok_or(Refused::Later);
         }
         match lane.take_slot(cfg.slots) {
             Some(slot) => Ok(Place::Slot(lane.slot_base + u32::from(slot))),
@@ -227,6 +227,7 @@ impl<M: Copy, const W: usize, const R: usize, const P: usize> Machine<M, W, R, P
                 lane.job = Job::None;
                 lane.stored(to);
             }
+            Job::Stage { to } => lane.staged(to),
             Job::Unpark => {
                 lane.job = Job::None;
                 lane.parked = None;
@@ -301,15 +302,23 @@ impl<M: Copy, const R: usize> Lane<M, R> {
     fn folded(&mut self, cfg: Option<&Config>, to: Place<M>, last: bool) {
         if let Place::Slot(slot) = to {
             self.slots |= 1 << (slot - self.slot_base);
-            let has_output = cfg.is_some_and(|c| output_of(c, self.chunk).is_some());
-            if last && has_output {
-                self.parked = Some((slot - self.slot_base) as u8);
-            }
+        }
+        if let (Some(cfg), true) = (cfg, last) {
+            self.park(cfg, to);
         }
         let form = if last { Form::Final } else { Form::Partial };
         self.value = Some((to, form));
         self.finished |= last;
         self.advance();
+    }
+
+    /// A result that lies in a slot has to move on to the output, if there is one.
+    pub(super) fn park(&mut self, cfg: &Config, at: Place<M>) {
+        if let Place::Slot(slot) = at
+            && output_of(cfg, self.chunk).is_some()
+        {
+            self.parked = Some((slot - self.slot_base) as u8);
+        }
     }
 
     /// The result is here: it is the new value.

@@ -42,6 +42,7 @@ mod input;
 mod jobs;
 mod lane;
 mod poll;
+mod stage;
 
 pub use action::{Action, Payload, Place, Released, Status};
 pub use config::{Config, ConfigError, RankSet};

@@ -46,6 +46,7 @@ impl Drop for Watch {
 }
 
 /// All of a buffer, or part of it.
+#[allow(dead_code, reason = "not every test file needs it")]
 pub fn span(buffer: &Arc<VulkanBuffer>, offset: u64, bytes: u64) -> Span<'_, VulkanBuffer> {
     Span { buffer, offset, bytes }
 }

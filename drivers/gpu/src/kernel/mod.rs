@@ -65,6 +65,9 @@ pub struct Arithmetic {
     /// Stores of 8 bits. Without them the words at the ends of a span that it shares with others
     /// are written with atomic operations. OpenCL always has them.
     pub storage_8: bool,
+    /// Elements of 1 and 2 bytes are loaded and stored alone, not several to a word: what a
+    /// compiler for a CPU makes vectors of. OpenCL only.
+    pub narrow: bool,
 }
 
 /// What a kernel is compiled for.
@@ -91,10 +94,11 @@ pub struct Variant {
 }
 
 impl Variant {
-    /// Elements that one work item makes: as many as fit a word of 4 bytes.
+    /// Elements that one work item makes: as many as fit a word of 4 bytes, or one.
     #[must_use]
     pub const fn elements_per_item(&self) -> u32 {
         match self.dtype.size() {
+            _ if self.arithmetic.narrow => 1,
             1 => 4,
             2 => 2,
             _ => 1,

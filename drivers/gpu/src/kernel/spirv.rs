@@ -161,7 +161,8 @@ impl Variant {
         let native = u32::from(arithmetic.native_f32)
             | u32::from(arithmetic.native_f64) << 1
             | u32::from(arithmetic.native_i64) << 2
-            | u32::from(arithmetic.normal_f32) << 3;
+            | u32::from(arithmetic.normal_f32) << 3
+            | u32::from(arithmetic.narrow) << 4;
         // A copy is a fold of one source, by any operator that leaves its bits alone.
         let op = self.op.unwrap_or(ReduceOp::BitOr);
         let values = [

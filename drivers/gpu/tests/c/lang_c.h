@@ -6,17 +6,18 @@
 
 #define uint unsigned
 #define uchar unsigned char
+#define ushort unsigned short
 #define ulong unsigned long long
 #define max(a, b) ((a) > (b) ? (a) : (b))
 #define min(a, b) ((a) < (b) ? (a) : (b))
 
 typedef struct {
     uint x, y;
-} uint2;
+} pair;
 
 #define FN static inline
 #define CONSTANT(name, expression) enum { name = expression };
-#define UINT2(low, high) ((uint2){low, high})
+#define PAIR(low, high) ((pair){low, high})
 #define UINT(x) ((uint)(x))
 #define INT(x) ((int)(x))
 #define FLOAT(x) ((float)(x))
@@ -32,12 +33,12 @@ typedef struct {
     }
 SAME_BITS(AS_F32, uint, float)
 SAME_BITS(AS_U32, float, uint)
-SAME_BITS(AS_F64, uint2, double)
-SAME_BITS(FROM_F64, double, uint2)
-SAME_BITS(AS_U64, uint2, ulong)
-SAME_BITS(FROM_U64, ulong, uint2)
+SAME_BITS(AS_F64, pair, double)
+SAME_BITS(FROM_F64, double, pair)
+SAME_BITS(AS_U64, pair, ulong)
+SAME_BITS(FROM_U64, ulong, pair)
 
-FN uint2 multiply_wide(uint a, uint b) {
+FN pair multiply_wide(uint a, uint b) {
     return FROM_U64((ulong)a * b);
 }
 

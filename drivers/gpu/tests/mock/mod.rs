@@ -75,6 +75,7 @@ pub fn generous() -> Config {
                 native_f64: true,
                 native_i64: true,
                 storage_8: true,
+                narrow: false,
             },
         },
         mapped: true,

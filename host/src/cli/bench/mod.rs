@@ -3,6 +3,7 @@
 mod args;
 mod check;
 mod data;
+mod device;
 mod fold;
 mod format;
 mod results;
@@ -17,6 +18,7 @@ Examples:
   unisono bench reduce_scatter -d all -o all -b 1M -e 1M
   unisono bench -b 1M -e 1M -n 5 --samples 50 --median -J result.json
   unisono bench --algo ring --order any -d half -b 64K -e 64M -f 2
+  unisono bench --on cpu,cpu,vulkan:0,opencl:0 -b 64M -e 64M
   unisono bench fold -d float -k 4
 
 Options, defaults and columns are those of nccl-tests. Sizes are powers of 1024 (32M). #wrong counts

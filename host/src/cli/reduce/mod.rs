@@ -23,6 +23,8 @@ const EXAMPLES: &str = "\
 Examples:
   unisono reduce --op sum rank0.safetensors rank1.safetensors -o sum.safetensors
   unisono reduce --on cpu:4 --op avg rank?.safetensors -o mean.safetensors --verify
+  unisono reduce --on cpu,vulkan:0,opencl:0 r0.safetensors r1.safetensors r2.safetensors \\
+      -o sum.safetensors
   unisono reduce --op mulsum --weights 0.5,0.25,0.25 a.safetensors b.safetensors c.safetensors \\
       -o weighted.safetensors
   unisono reduce --algo ring --order any --chunk 64KiB r0.safetensors r1.safetensors \\
@@ -46,7 +48,8 @@ pub struct ReduceArgs {
     /// The result
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
-    /// Device of each rank: cpu,cpu,… or cpu:N [default: one CPU rank a file]
+    /// Device of each rank: cpu, vulkan:WHICH, opencl:WHICH with commas between them, or auto
+    /// (see `unisono devices`) [default: one CPU rank a file]
     #[arg(long, value_name = "DEVICES")]
     on: Option<Devices>,
     /// sum, prod, min, max, avg, mulsum, and, or, xor
@@ -89,10 +92,10 @@ impl ReduceArgs {
     fn check(&self) -> Result<(), Usage> {
         let files = self.files.len();
         let refuse = |text: String| Err(Usage(text));
-        if let Some(Devices { cpus }) = self.on
-            && cpus != files
+        if let Some(ranks) = self.on.as_ref().and_then(Devices::count)
+            && ranks != files
         {
-            let (ranks, files) = (plural(cpus, "rank"), plural(files, "file"));
+            let (ranks, files) = (plural(ranks, "rank"), plural(files, "file"));
             return refuse(format!("--on names {ranks}, but the command names {files}"));
         }
         match (&self.weights, self.op) {
@@ -131,8 +134,12 @@ pub fn run(args: &ReduceArgs, interrupt: &Interrupt) -> anyhow::Result<()> {
         args.scalars(dtype)?;
     }
     let steps = if args.verify { 4 } else { 3 };
+    let files = args.files.len();
+    let on = args.on.clone().unwrap_or_else(|| Devices::cpus(files));
+    let ranks = on.open(Some(files))?;
     let progress = Progress::new(steps * buckets.payload());
-    let work = run::Work { args, inputs: &inputs, buckets: &buckets, interrupt, progress };
+    let work =
+        run::Work { args, inputs: &inputs, ranks: &ranks, buckets: &buckets, interrupt, progress };
     let done = run::reduce(&work)?;
     let verdict = args.verify.then(|| verify::verify(&work, done.result())).transpose()?;
     if let Some(verdict) = &verdict {
