@@ -77,7 +77,17 @@ pub(crate) fn refusal(device: &Device) -> Option<&'static str> {
     if !flag(device, CL_DEVICE_ENDIAN_LITTLE) {
         return Some("it is big-endian");
     }
+    if version(&text(device, CL_DEVICE_VERSION)).is_none_or(|version| version < (1, 2)) {
+        return Some("it is older than OpenCL 1.2");
+    }
     None
+}
+
+/// The numbers in `OpenCL 1.2 and what the vendor adds`.
+fn version(text: &str) -> Option<(u32, u32)> {
+    let numbers = text.strip_prefix("OpenCL ")?.split_whitespace().next()?;
+    let (major, minor) = numbers.split_once('.')?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
 /// The card of device `index` of a platform named `platform`.
@@ -234,5 +244,35 @@ const fn mask(a: Arithmetic, b: Arithmetic) -> Arithmetic {
         native_i64: a.native_i64 && b.native_i64,
         storage_8: a.storage_8 && b.storage_8,
         narrow: a.narrow && b.narrow,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_numbers() {
+        assert_eq!(version("OpenCL 1.2 CUDA"), Some((1, 2)));
+        assert_eq!(version("OpenCL 3.0 PoCL HSTR: pthread"), Some((3, 0)));
+        assert_eq!(version("OpenCL 10.0"), Some((10, 0)));
+        for bad in ["", "OpenCL", "OpenCL x.y", "CUDA 3.0"] {
+            assert_eq!(version(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn makers_have_one_name() {
+        for (text, name) in [
+            ("NVIDIA Corporation", "NVIDIA"),
+            ("Advanced Micro Devices, Inc.", "AMD"),
+            ("AuthenticAMD", "AMD"),
+            ("AMD", "AMD"),
+            ("GenuineIntel", "Intel"),
+            ("Intel(R) Corporation", "Intel"),
+            ("The pocl project", "The pocl project"),
+        ] {
+            assert_eq!(vendor(text), name);
+        }
     }
 }

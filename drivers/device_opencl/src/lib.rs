@@ -9,6 +9,9 @@
 //! Where host and device share memory (processors, integrated GPUs), tensors lie in fine-grained
 //! shared virtual memory, one address for both, and memory of the process is used where it lies.
 //! Elsewhere tensors lie in buffers of the device, and copies go through pinned memory.
+//!
+//! A process that forks opens devices after the fork: drivers do not work in the child of a
+//! process that has used them, and PoCL hangs there.
 
 mod buffer;
 mod card;

@@ -2,11 +2,11 @@
 
 use crate::context::{GRAIN, VulkanContext};
 use crate::fault;
-use crate::memory::HOST;
+use crate::memory::{HOST, Use};
 use ash::vk;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use unisono_gpu::{Context, GpuError, Place};
+use unisono_gpu::{Context, GpuError};
 use vulkano::VulkanObject;
 use vulkano::buffer::sys::RawBuffer;
 use vulkano::buffer::{Buffer, BufferCreateInfo, BufferMemory, BufferUsage, Subbuffer};
@@ -56,7 +56,7 @@ impl VulkanBuffer {
     pub(crate) fn alloc(
         context: &VulkanContext,
         bytes: u64,
-        place: Place,
+        purpose: Use,
     ) -> Result<Self, GpuError> {
         let most = context.limits().buffer_max;
         let bytes = bytes.max(1);
@@ -74,7 +74,7 @@ impl VulkanBuffer {
         let raw = RawBuffer::new(device.clone(), info).map_err(failed("vkCreateBuffer"))?;
         let needs = raw.memory_requirements();
         let kind = context
-            .memory_type(needs.memory_type_bits, place)
+            .memory_type(needs.memory_type_bits, purpose)
             .ok_or_else(|| context.fault("memory type", vk::Result::ERROR_FEATURE_NOT_PRESENT))?;
         let info = MemoryAllocateInfo {
             allocation_size: needs.layout.size(),
@@ -83,7 +83,7 @@ impl VulkanBuffer {
         };
         let mut memory =
             DeviceMemory::allocate(device.clone(), info).map_err(failed("vkAllocateMemory"))?;
-        if context.is_mapped(kind, place) {
+        if context.is_mapped(kind, purpose) {
             let all = MemoryMapInfo { size: needs.layout.size(), ..MemoryMapInfo::default() };
             memory.map(all).map_err(failed("vkMapMemory"))?;
         }

@@ -4,7 +4,7 @@ use crate::buffer::VulkanBuffer;
 use crate::card;
 use crate::fault;
 use crate::loader;
-use crate::memory::{self, HOST};
+use crate::memory::{self, HOST, Use};
 use crate::options::Options;
 use crate::pipeline::Pipelines;
 use crate::queue::VulkanQueue;
@@ -19,6 +19,7 @@ use vulkano::device::physical::PhysicalDevice;
 use vulkano::device::{
     Device, DeviceCreateInfo, DeviceExtensions, DeviceFeatures, Queue, QueueCreateInfo, QueueFlags,
 };
+use vulkano::instance::debug::DebugUtilsMessenger;
 use vulkano::{Version, VulkanError};
 
 /// Buffers are multiples of this many bytes, so that whole words can be read at their end.
@@ -41,6 +42,8 @@ pub struct VulkanContext {
     limits: Limits,
     timeline: bool,
     pipelines: Pipelines,
+    /// Listens until the device is gone, so it is the last to go.
+    _listener: Option<DebugUtilsMessenger>,
 }
 
 impl VulkanContext {
@@ -49,7 +52,10 @@ impl VulkanContext {
     /// # Errors
     /// [`GpuError::Missing`], [`GpuError::NoDevice`], or what the driver says.
     pub fn open(index: usize, options: &Options) -> Result<Arc<Self>, GpuError> {
-        let devices = loader::devices(&loader::instance(options.validate.as_ref())?)?;
+        let instance = loader::instance(options.validate.as_ref())?;
+        let listener = options.validate.as_ref().map(|to| loader::listen(&instance, to));
+        let listener = listener.transpose()?;
+        let devices = loader::devices(&instance)?;
         let Some(physical) = devices.get(index) else {
             let names = devices.iter().enumerate();
             let names = names.map(|(i, d)| format!("{i}: {}", d.properties().device_name));
@@ -66,7 +72,7 @@ impl VulkanContext {
         let (_, mut queues) = Device::new(physical.clone(), create_info(physical, family, options))
             .map_err(failed)?;
         let queue = queues.next().ok_or(()).map_err(unknown)?;
-        Self::with(queue, index, options)
+        Self::with(queue, index, options, listener)
     }
 
     /// Joins in on a device and a queue that the caller has: buffers of this device can be adopted
@@ -88,10 +94,15 @@ impl VulkanContext {
                 text: "its family does not compute; give a queue that does".into(),
             });
         }
-        Self::with(queue, index, options)
+        Self::with(queue, index, options, None)
     }
 
-    fn with(queue: Arc<Queue>, index: usize, options: &Options) -> Result<Arc<Self>, GpuError> {
+    fn with(
+        queue: Arc<Queue>,
+        index: usize,
+        options: &Options,
+        listener: Option<DebugUtilsMessenger>,
+    ) -> Result<Arc<Self>, GpuError> {
         let device = queue.device();
         let physical = device.physical_device();
         let used = used(device, options);
@@ -105,7 +116,7 @@ impl VulkanContext {
         let limits = limits(device, &card, &used, options);
         let timeline = has(&used, "timeline");
         let pipelines = Pipelines::new(device.clone(), limits.offers, &name);
-        Ok(Arc::new(Self { queue, card, name, limits, timeline, pipelines }))
+        Ok(Arc::new(Self { queue, card, name, limits, timeline, pipelines, _listener: listener }))
     }
 
     /// vulkano's device.
@@ -144,17 +155,17 @@ impl VulkanContext {
         &self.pipelines
     }
 
-    /// The type of memory for a place, among those allowed.
-    pub(crate) fn memory_type(&self, allowed: u32, place: Place) -> Option<usize> {
+    /// The type of memory for a purpose, among those allowed.
+    pub(crate) fn memory_type(&self, allowed: u32, purpose: Use) -> Option<usize> {
         let types = memory::types(self.vulkano_device().physical_device());
-        memory::pick(types, allowed, place, self.limits.unified)
+        memory::pick(types, allowed, purpose, self.limits.unified)
     }
 
     /// Is memory of this type mapped as long as it lives?
-    pub(crate) fn is_mapped(&self, memory_type: usize, place: Place) -> bool {
+    pub(crate) fn is_mapped(&self, memory_type: usize, purpose: Use) -> bool {
         let physical = self.vulkano_device().physical_device();
         let flags = physical.memory_properties().memory_types[memory_type].property_flags;
-        place == Place::Pinned || (self.limits.unified && flags.contains(HOST))
+        purpose != Use::Data(Place::Device) || (self.limits.unified && flags.contains(HOST))
     }
 
     /// A raw call that failed, as error.
@@ -176,7 +187,7 @@ impl Context for VulkanContext {
     }
 
     fn alloc(&self, bytes: u64, place: Place) -> Result<VulkanBuffer, GpuError> {
-        VulkanBuffer::alloc(self, bytes, place)
+        VulkanBuffer::alloc(self, bytes, Use::Data(place))
     }
 
     unsafe fn import(&self, start: NonNull<u8>, bytes: u64) -> Result<VulkanBuffer, GpuError> {
@@ -258,7 +269,7 @@ fn limits(device: &Device, card: &Card, used: &Used, options: &Options) -> Limit
     let most = physical.properties();
     let memory = physical.memory_properties();
     let is_host = matches!(card.kind, CardType::Integrated | CardType::Software);
-    let reachable = memory::pick(memory::types(physical), !0, Place::Device, true)
+    let reachable = memory::pick(memory::types(physical), !0, Use::Data(Place::Device), true)
         .is_some_and(|i| memory.memory_types[i].property_flags.contains(HOST));
     let heap = memory.memory_heaps.iter().map(|heap| heap.size).max().unwrap_or(0);
     // Vulkan 1.0 had no limit of a buffer's size but memory.

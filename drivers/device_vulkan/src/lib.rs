@@ -3,7 +3,7 @@
 //! ```text
 //! devices(), VulkanContext::open   loader.rs, card.rs, context.rs   library, drivers, what a device is
 //! VulkanBuffer                     buffer.rs, memory.rs             allocated, imported, the caller's
-//! VulkanKernel                     pipeline.rs, specialise.rs       SPIR-V to pipelines
+//! VulkanKernel                     pipeline.rs, specialise/          SPIR-V to pipelines
 //! VulkanQueue                      queue.rs, batch.rs               batches in, completions out
 //! ```
 //!

@@ -1,6 +1,6 @@
 //! The Vulkan library, and the devices that its drivers offer.
 
-use crate::fault::words;
+use crate::fault::{self, words};
 use crate::options::Complaint;
 use ash::vk;
 use std::sync::Arc;
@@ -8,7 +8,8 @@ use unisono_gpu::GpuError;
 use vulkano::device::physical::PhysicalDevice;
 use vulkano::device::{QueueFlags, physical};
 use vulkano::instance::debug::{
-    DebugUtilsMessageType, DebugUtilsMessengerCallback, DebugUtilsMessengerCreateInfo,
+    DebugUtilsMessageType, DebugUtilsMessenger, DebugUtilsMessengerCallback,
+    DebugUtilsMessengerCreateInfo,
 };
 use vulkano::instance::{Instance, InstanceCreateFlags, InstanceCreateInfo, InstanceExtensions};
 use vulkano::{LoadingError, Validated, Version, VulkanError, VulkanLibrary, VulkanObject};
@@ -49,7 +50,8 @@ pub(crate) fn instance(validate: Option<&Complaint>) -> Result<Arc<Instance>, Gp
         info.enabled_layers = vec![LAYER.into()];
         info.enabled_extensions =
             InstanceExtensions { ext_debug_utils: true, ..InstanceExtensions::empty() };
-        info.debug_utils_messengers = vec![messenger(complaint.clone())];
+        // For the instance's own creation and end.
+        info.debug_utils_messengers = vec![complaints(complaint.clone())];
     }
     Instance::new(library, info).map_err(|error| match error {
         Validated::Error(VulkanError::IncompatibleDriver) => {
@@ -60,8 +62,16 @@ pub(crate) fn instance(validate: Option<&Complaint>) -> Result<Arc<Instance>, Gp
     })
 }
 
-/// Passes on what the validation layer says.
-fn messenger(complaint: Complaint) -> DebugUtilsMessengerCreateInfo {
+/// Passes on what the validation layer says, for as long as it lives.
+pub(crate) fn listen(
+    instance: &Arc<Instance>,
+    complaint: &Complaint,
+) -> Result<DebugUtilsMessenger, GpuError> {
+    let heard = DebugUtilsMessenger::new(instance.clone(), complaints(complaint.clone()));
+    heard.map_err(|error| fault::wrapped(API, "vkCreateDebugUtilsMessengerEXT", error))
+}
+
+fn complaints(complaint: Complaint) -> DebugUtilsMessengerCreateInfo {
     // SAFETY: a `Complaint` does not call Vulkan.
     let callback = unsafe {
         DebugUtilsMessengerCallback::new(move |_, _, data| {

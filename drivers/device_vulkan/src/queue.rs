@@ -4,10 +4,11 @@ use crate::batch::{Batch, JOBS, PARAMS};
 use crate::buffer::VulkanBuffer;
 use crate::context::VulkanContext;
 use crate::fault;
+use crate::memory::Use;
 use crate::pipeline::VulkanKernel;
 use ash::vk;
 use std::sync::Arc;
-use unisono_gpu::{Context, GpuError, Params, Place, Queue, Span, Variant};
+use unisono_gpu::{GpuError, Params, Queue, Span, Variant};
 use vulkano::VulkanObject;
 use vulkano::sync::semaphore::{Semaphore, SemaphoreCreateInfo, SemaphoreType, SemaphoreWaitInfo};
 
@@ -41,7 +42,8 @@ impl VulkanQueue {
         } else {
             None
         };
-        let params = context.alloc((BATCHES * JOBS) as u64 * PARAMS, Place::Pinned)?;
+        let params =
+            VulkanBuffer::alloc(&context, (BATCHES * JOBS) as u64 * PARAMS, Use::Parameters)?;
         let params = Arc::new(params);
         let batches = (0..BATCHES).map(|index| Batch::new(&context, params.clone(), index));
         let batches = batches.collect::<Result<_, _>>()?;

@@ -5,6 +5,7 @@ mod common;
 use common::{Watch, finish, pinned, span};
 use std::ptr::NonNull;
 use std::sync::Arc;
+use unisono_device_vulkan::vulkano::VulkanObject;
 use unisono_device_vulkan::vulkano::buffer::{Buffer, BufferCreateInfo, BufferUsage, Subbuffer};
 use unisono_device_vulkan::vulkano::memory::allocator::{
     AllocationCreateInfo, MemoryTypeFilter, StandardMemoryAllocator,
@@ -34,6 +35,24 @@ fn lists_and_opens() {
     assert!(limits.group_size >= 1 && limits.groups_max >= 1 && limits.spans_max >= 3);
     let error = VulkanContext::open(99, &Options::default()).unwrap_err();
     assert!(error.to_string().contains(&card.name), "{error}");
+}
+
+/// The other tests prove nothing if nobody hears what the layer says.
+#[test]
+fn what_is_not_destroyed_is_heard() {
+    let watch = Watch::new();
+    let Some(context) = watch.open(Options::default()) else { return };
+    let device = context.vulkano_device();
+    let create = device.fns().v1_0.create_fence;
+    let (info, mut fence) = (ash::vk::FenceCreateInfo::default(), ash::vk::Fence::null());
+    // SAFETY: all structures live until the call returns. Never destroyed, on purpose.
+    let made = unsafe { create(device.handle(), &info, std::ptr::null(), &mut fence) };
+    assert_eq!(made, ash::vk::Result::SUCCESS);
+    drop(context);
+    let heard = watch.take();
+    if Watch::can_hear() {
+        assert!(heard.iter().any(|text| text.contains("VkFence")), "{heard:?}");
+    }
 }
 
 #[test]

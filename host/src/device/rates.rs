@@ -2,6 +2,7 @@
 
 use super::any::{AnyDevice, DeviceError};
 use super::store::Opened;
+use crate::error::Error;
 use crate::memory::Block;
 use std::time::{Duration, Instant};
 use unisono_core::fold::leaf_merges;
@@ -51,9 +52,9 @@ pub(crate) fn measure(
     on: Option<&Opened>,
     devices: &[Opened],
     ranks: usize,
-) -> Result<Rate, crate::Error> {
+) -> Result<Rate, Error> {
     let sources = ranks.clamp(2, SOURCES);
-    let no_memory = |_| crate::Error::Memory((sources + 1) * BYTES);
+    let no_memory = |_| Error::Memory((sources + 1) * BYTES);
     let peers = Block::host(sources * BYTES, devices).map_err(no_memory)?;
     let own = match on {
         Some(on) => Block::of(on, BYTES, Place::Device, devices)?,
@@ -84,32 +85,34 @@ pub(crate) fn measure(
         finish: Finish::Final { ranks: sources.len() as u32 },
     };
     // SAFETY: the spans are as long as that, and only this device uses them.
-    let seconds = time(device, |device| unsafe { device.fold(&fold, 0) })?;
+    let seconds = run(device, JOBS, TIME, &mut |device| unsafe { device.fold(&fold, 0) })?;
     let fold = ((sources.len() - 1) * BYTES) as f64 / seconds;
     if own.shared {
         return Ok(Rate { fold, send: f64::INFINITY });
     }
     let copy = Copy { from: own.start, to: peers.start, bytes: BYTES };
     // SAFETY: as above.
-    let seconds = time(device, |device| unsafe { device.copy(&copy, 0) })?;
+    let seconds = run(device, JOBS, TIME, &mut |device| unsafe { device.copy(&copy, 0) })?;
     Ok(Rate { fold, send: BYTES as f64 / seconds })
 }
 
-/// Seconds that one job takes when several are under way.
-fn time(
+/// Seconds that one job takes when `jobs` are under way at a time; at least twice, and for about
+/// `time`.
+pub(crate) fn run(
     device: &mut AnyDevice,
-    mut start: impl FnMut(&mut AnyDevice) -> Result<(), DeviceError>,
-) -> Result<f64, crate::Error> {
-    let failed = |error: DeviceError| crate::Error::from(error);
+    jobs: u32,
+    time: Duration,
+    start: &mut dyn FnMut(&mut AnyDevice) -> Result<(), DeviceError>,
+) -> Result<f64, Error> {
     // The first one compiles the kernel and touches the memory.
-    start(device).map_err(failed)?;
+    start(device)?;
     wait(device)?;
     let started = Instant::now();
     let mut done = 0;
-    while done < 2 || started.elapsed() < TIME {
+    while done < 2 || started.elapsed() < time {
         let mut under_way = 0;
-        while under_way < JOBS && device.has_room() {
-            start(device).map_err(failed)?;
+        while under_way < jobs && device.has_room() {
+            start(device)?;
             under_way += 1;
         }
         for _ in 0..under_way {
@@ -121,7 +124,7 @@ fn time(
 }
 
 /// Waits for one job.
-fn wait(device: &mut AnyDevice) -> Result<(), crate::Error> {
+pub(crate) fn wait(device: &mut AnyDevice) -> Result<(), Error> {
     loop {
         device.flush();
         if let Some(done) = device.poll_done() {

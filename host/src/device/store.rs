@@ -108,8 +108,10 @@ impl std::fmt::Debug for Opened {
     }
 }
 
-/// Devices that somebody has open.
-static OPEN: Mutex<Vec<(Api, usize, Weak<dyn Store>)>> = Mutex::new(Vec::new());
+/// A device, by its place in an API's list, while somebody has it open.
+type Known = (Api, usize, Weak<dyn Store>);
+
+static OPEN: Mutex<Vec<Known>> = Mutex::new(Vec::new());
 
 impl Opened {
     /// Opens a device; `None` for the CPU.

@@ -100,13 +100,14 @@ fn wrong_use() {
     let value = |what: &str, option: &str, why: &str| {
         format!("invalid value '{what}' for '{option}': {why}")
     };
-    let gpu = "vulkan:0: this version has CPU ranks only; use cpu";
-    let gpu = value("cpu,vulkan:0", "--on <DEVICES>", gpu);
+    let gpu = "metal: no such device; there are cpu, vulkan:…, opencl:… and auto \
+               (`unisono devices` lists them)";
+    let gpu = value("cpu,metal", "--on <DEVICES>", gpu);
     let no_ring = "no schedule can do all-reduce over 4 ranks here: ring does not keep the \
                    canonical order, so sum of f32 would depend on the schedule; choose another one \
                    or allow any order";
     for (options, message) in [
-        (&["--on", "cpu,vulkan:0"][..], gpu.as_str()),
+        (&["--on", "cpu,metal"][..], gpu.as_str()),
         (&["--on", "cpu:3"], "--on names 3 ranks, but the command names 4 files"),
         (&["--op", "mulsum"], "mulsum needs --weights, one a rank"),
         (&["--weights", "1,1,1,1"], "--weights belong to --op mulsum, not to sum"),

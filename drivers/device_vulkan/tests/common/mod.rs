@@ -1,5 +1,7 @@
 //! Devices under the validation layer.
 
+#![allow(dead_code, reason = "not every test file needs all of it")]
+
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, Once};
 use unisono_device_vulkan::{Context, Options, VulkanBuffer, VulkanContext};
@@ -12,6 +14,11 @@ pub struct Watch(Arc<Mutex<Vec<String>>>);
 impl Watch {
     pub fn new() -> Self {
         Self(Arc::default())
+    }
+
+    /// What was heard so far; it does not fail the test any more.
+    pub fn take(&self) -> Vec<String> {
+        std::mem::take(&mut *self.0.lock().unwrap())
     }
 
     /// The device to test, number `UNISONO_VULKAN` or 0; `None` if there is none, said loudly.
@@ -34,6 +41,13 @@ impl Watch {
         }
         Some(VulkanContext::open(index, &options).unwrap())
     }
+
+    /// Is the validation layer there?
+    pub fn can_hear() -> bool {
+        let deaf: unisono_device_vulkan::Complaint = Arc::new(|_| {});
+        let options = Options { validate: Some(deaf), ..Options::default() };
+        VulkanContext::open(0, &options).is_ok()
+    }
 }
 
 impl Drop for Watch {
@@ -46,13 +60,11 @@ impl Drop for Watch {
 }
 
 /// All of a buffer, or part of it.
-#[allow(dead_code, reason = "not every test file needs it")]
 pub fn span(buffer: &Arc<VulkanBuffer>, offset: u64, bytes: u64) -> Span<'_, VulkanBuffer> {
     Span { buffer, offset, bytes }
 }
 
 /// Memory that the host reaches.
-#[allow(dead_code, reason = "not every test file needs it")]
 pub fn pinned(context: &VulkanContext, bytes: usize) -> (Arc<VulkanBuffer>, &'static mut [u8]) {
     let buffer = Arc::new(context.alloc(bytes as u64, Place::Pinned).unwrap());
     let start: NonNull<u8> = context.mapped(&buffer).unwrap();
@@ -62,7 +74,6 @@ pub fn pinned(context: &VulkanContext, bytes: usize) -> (Arc<VulkanBuffer>, &'st
 }
 
 /// Starts what is recorded and waits for it.
-#[allow(dead_code, reason = "not every test file needs it")]
 pub fn finish(queue: &mut impl Queue) {
     let batch = queue.submit().unwrap();
     queue.wait(batch).unwrap();

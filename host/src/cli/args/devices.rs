@@ -68,12 +68,12 @@ impl Ranks {
 
     /// What they are, each name once: `2 cpu (avx2), NAME, 2 NAME`.
     pub fn describe(&self, cpu: &str) -> String {
-        let name = |rank: &Option<Opened>| rank.as_ref().map_or(cpu, |on| &on.card().name);
         let mut named: Vec<(&str, usize)> = Vec::new();
         for rank in &self.0 {
-            match named.iter_mut().find(|(known, _)| *known == name(rank)) {
+            let name = rank.as_ref().map_or(cpu, |on| on.card().name.as_str());
+            match named.iter_mut().find(|(known, _)| *known == name) {
                 Some((_, count)) => *count += 1,
-                None => named.push((name(rank), 1)),
+                None => named.push((name, 1)),
             }
         }
         if let [(only, _)] = named[..] {

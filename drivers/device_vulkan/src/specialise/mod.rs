@@ -375,3 +375,6 @@ fn lost(
         left.map(|words| code(words).filter_map(defines).collect()).unwrap_or_default();
     function.iter().filter_map(|i| defines(i)).filter(|id| !stays.contains(id)).collect()
 }
+
+#[cfg(test)]
+mod tests;
