@@ -1,10 +1,10 @@
 //! Reduces on GPUs through Vulkan: a [`Context`] of [`unisono_gpu`].
 //!
 //! ```text
-//! devices(), VulkanContext::open   loader.rs, card.rs, context.rs   library, drivers, what a device is
-//! VulkanBuffer                     buffer.rs, memory.rs             allocated, imported, the caller's
-//! VulkanKernel                     pipeline.rs, specialise/          SPIR-V to pipelines
-//! VulkanQueue                      queue.rs, batch.rs               batches in, completions out
+//! devices(), VulkanContext  loader.rs, card.rs, context.rs  drivers, and what a device is
+//! VulkanBuffer              buffer.rs, memory.rs            allocated, imported, the caller's
+//! VulkanKernel              pipeline.rs, specialise/        SPIR-V to pipelines
+//! VulkanQueue               queue.rs, batch.rs              batches in, completions out
 //! ```
 //!
 //! vulkano owns the library, the device, the queue and the buffers, so that a program that computes

@@ -48,7 +48,8 @@ impl Default for Options {
             import: true,
             unified: true,
             timeline: true,
-            group_size: 64,
+            // On llvmpipe up to a fifth faster than 64, and no GPU minds.
+            group_size: 256,
             groups_max: u32::MAX,
             buffer_max: u64::MAX,
             span_max: u64::MAX,

@@ -20,7 +20,7 @@ pub struct VulkanQueue {
     batches: Vec<Batch>,
     /// Counts complete batches, where the device can.
     timeline: Option<Semaphore>,
-    /// Number of the last batch that was started; the next one is recorded into `batches[last % 4]`.
+    /// Number of the last batch that was started; the next one is being recorded.
     last: u64,
     /// Number of the last batch known to be complete.
     done: u64,

@@ -11,6 +11,8 @@ use unisono_driver::{Copy, Device, Fold, HostPtr, Memory as _};
 const SPAN_MAX: usize = 2 << 20;
 /// Bytes of the shortest.
 const SPAN_MIN: usize = 64 << 10;
+/// Bytes of the shortest copy: smaller ones may be done by the host.
+const COPY_MIN: usize = 512 << 10;
 /// Most jobs of a batch.
 const JOBS_MAX: usize = 16;
 /// Time for the runs of one rate.
@@ -18,6 +20,8 @@ const BUDGET: Duration = Duration::from_millis(10);
 /// Runs of each size; the fastest counts, since a machine that does something else as well makes
 /// runs longer, never shorter.
 const RUNS: usize = 3;
+/// Runs of a rate, however long they take: a few may all be disturbed.
+const RUNS_MIN: usize = 9;
 /// Small jobs that are timed.
 const TRIPS: usize = 12;
 
@@ -53,9 +57,9 @@ impl Rates {
         unsafe {
             run(gpu, device, SPAN_MIN, 1, fold)?;
             let round_trip = round_trip(gpu, device)?;
-            let fold_rate = rate(gpu, device, 2, fold)?;
-            let fold_host = rate(gpu, host, 2, fold)?;
-            let copy = rate(gpu, device, 1, copy)?;
+            let fold_rate = rate(gpu, device, (SPAN_MIN, 2), fold)?;
+            let fold_host = rate(gpu, host, (SPAN_MIN, 2), fold)?;
+            let copy = rate(gpu, device, (COPY_MIN, 1), copy)?;
             Ok(Self { fold: fold_rate, fold_host, copy, round_trip })
         }
     }
@@ -118,18 +122,19 @@ unsafe fn run<C: Context>(
     result.map(|()| begin.elapsed())
 }
 
-/// Bytes per second, with spans and batches that get larger until the time is used up.
+/// Bytes per second, with spans and batches that get larger until the time is used up: the better
+/// of the last two sizes, since small ones live in caches and the last may be disturbed.
 ///
 /// # Safety
 /// Three spans must be there.
 unsafe fn rate<C: Context>(
     gpu: &mut Gpu<C>,
     mem: HostPtr,
-    sources: usize,
+    (first, sources): (usize, usize),
     start: Start<C>,
 ) -> Result<f64, GpuError> {
-    let (mut bytes, mut jobs, mut runs) = (SPAN_MIN, 1, 0);
-    let (mut best, mut spent) = (0f64, Duration::ZERO);
+    let (mut bytes, mut jobs, mut runs) = (first, 1, 0);
+    let (mut before, mut best, mut spent) = (0f64, 0f64, Duration::ZERO);
     loop {
         // SAFETY: the caller's promise.
         let took = unsafe { run(gpu, mem, bytes, jobs, start) }?;
@@ -139,15 +144,16 @@ unsafe fn rate<C: Context>(
             spent += took;
         }
         runs += 1;
-        if spent >= BUDGET {
-            return Ok(best);
+        if spent >= BUDGET && runs >= RUNS_MIN {
+            return Ok(best.max(before));
         }
-        if runs % RUNS != 0 {
+        if runs % RUNS != 0 || (bytes >= SPAN_MAX && jobs >= JOBS_MAX) {
             continue;
         }
+        (before, best) = (best, 0.0);
         if bytes < SPAN_MAX {
             bytes *= 2;
-        } else if jobs < JOBS_MAX {
+        } else {
             jobs *= 2;
         }
     }

@@ -18,6 +18,7 @@ fn variant(dtype: DType, op: ReduceOp, sources: u8, native: bool) -> Variant {
         native_f64: native,
         native_i64: native,
         storage_8: native,
+        ..Arithmetic::default()
     };
     Variant {
         dtype,
