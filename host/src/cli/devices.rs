@@ -140,6 +140,12 @@ const fn type_name(kind: CardType) -> &'static str {
     }
 }
 
+/// The version; some drivers begin it with the API's name.
+fn version(card: &Card) -> String {
+    let text = card.api_version.as_str();
+    text.strip_prefix(api_name(card.api)).unwrap_or(text).trim().to_owned()
+}
+
 /// Arithmetic by what it means for whoever reads.
 fn arithmetic(found: Arithmetic) -> Vec<Feature> {
     let Arithmetic { native_f32, normal_f32, native_f64, native_i64, storage_8, .. } = found;
@@ -191,7 +197,7 @@ impl Through {
         Self {
             on: on.to_string(),
             api: api_name(card.api),
-            api_version: card.api_version.clone(),
+            api_version: version(card),
             driver: card.driver.clone(),
             features: features.collect(),
             arithmetic: found.map(arithmetic),

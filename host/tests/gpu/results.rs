@@ -1,7 +1,8 @@
 //! Results of mixed groups, bit by bit against the scalar reference.
 
 use crate::data::{bits, build, noise, reference};
-use unisono::{Avg, Element, Error, F8E4M3, Group, Max, Order, ReduceOp, Schedule, Sum, bf16, f16};
+use unisono::{Avg, DeviceSpec, Element, Error, F8E4M3, Group, Max, Opened, Order};
+use unisono::{ReduceOp, Schedule, Sum, bf16, f16, opencl, vulkan};
 
 const MIXED: &str = "cpu,vulkan:0,opencl:0,cpu";
 
@@ -72,7 +73,11 @@ fn every_schedule() {
 
 #[test]
 fn the_other_collectives_on_tensors() {
-    let mut group = build(Group::builder().on(MIXED));
+    collectives(&mut build(Group::builder().on(MIXED)));
+}
+
+/// Over four ranks.
+fn collectives(group: &mut Group) {
     let (n, len) = (4, 10_000);
     let inputs: Vec<Vec<f32>> = (0..4).map(|rank| noise(rank + 70, n * len)).collect();
     let sum = reference(Sum, &inputs);
@@ -121,4 +126,38 @@ fn slices_and_tensors_mix() {
         Ok::<_, Error>(())
     });
     done.expect("sums");
+}
+
+/// As on a GPU with memory of its own: what peers cannot reach goes through pinned memory.
+#[test]
+fn private_memory() {
+    let vulkan_options = vulkan::Options { unified: false, ..vulkan::Options::default() };
+    let opencl_options = opencl::Options { shared: false, ..opencl::Options::default() };
+    let first = vulkan::VulkanContext::open(0, &vulkan_options).expect("Vulkan");
+    let second = opencl::OpenCl::open(0, &opencl_options).expect("OpenCL");
+    let (first, second) = (Opened::vulkan(first), Opened::opencl(second));
+    let on = || {
+        let cpu = Group::builder().device(DeviceSpec::Cpu);
+        cpu.open(first.clone()).open(second.clone()).open(first.clone())
+    };
+    let mut group = build(on().rates(vec![1e9; 4]));
+    for rank in [1, 2] {
+        let mut tensor = group.tensor::<f32>(rank, 10).expect("a tensor");
+        assert!(tensor.as_mut_slice().is_none(), "the memory of {rank} is private");
+        assert_eq!(tensor.to_vec().expect("read"), [0.0; 10]);
+    }
+    for len in [1, 1000, 70_001] {
+        check::<f32>(&mut group, Sum, len);
+    }
+    collectives(&mut group);
+    use Schedule::{Binomial, HalvingDoubling, OneShot};
+    for schedule in [Binomial, HalvingDoubling, OneShot] {
+        let mut group = build(on().schedule(schedule).chunk(3000));
+        check::<bf16>(&mut group, Sum, 10_001);
+    }
+    // Another rank's device, or the CPU, cannot follow such an address.
+    let mut tensor = group.tensor::<f32>(1, 4).expect("a tensor");
+    let members = group.into_members();
+    let refused = members.into_iter().nth(2).map(|mut member| member.all_reduce(&mut tensor, Sum));
+    assert!(matches!(refused, Some(Err(Error::Elsewhere(_, 2)))), "{refused:?}");
 }
