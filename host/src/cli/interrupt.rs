@@ -26,6 +26,10 @@ impl Interrupt {
             flag::register_usize(signal, new.signal.clone(), signal as usize)?;
             flag::register(signal, new.flag.clone())?;
         }
+        // Where files must not grow further, this signal would end the process before it can clean
+        // up. Once it is caught, the write itself fails, and nobody needs to look at a flag.
+        #[cfg(unix)]
+        flag::register(signal_hook::consts::SIGXFSZ, Arc::default())?;
         Ok(new)
     }
 

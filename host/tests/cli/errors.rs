@@ -169,3 +169,20 @@ fn a_pipe_is_no_input() {
     let ended = run(folder.path(), &["reduce", "pipe", "-o", "out.st"]);
     assert_eq!((ended.code, ended.err.as_str()), (Some(1), "error: pipe: not a regular file\n"));
 }
+
+/// A limit on the size of files, like a full disk, is met in the middle of the output.
+#[cfg(unix)]
+#[test]
+fn an_output_that_must_not_grow_leaves_nothing() {
+    let folder = folder();
+    let tool = env!("CARGO_BIN_EXE_unisono");
+    let limited = format!("ulimit -f 10; exec {tool} reduce '{}' -o lim.st", rank_files()[0]);
+    let mut shell = std::process::Command::new("sh");
+    let output = shell.args(["-c", &limited]).current_dir(folder.path()).output();
+    let output = output.expect("a shell");
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    let error = "error: writing lim.st: File too large (os error 27)\n";
+    assert_eq!((output.status.code(), text.as_str()), (Some(1), error));
+    assert!(output.stdout.is_empty());
+    assert_eq!(names(folder.path()), [""; 0]);
+}

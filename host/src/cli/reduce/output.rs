@@ -65,16 +65,18 @@ impl Output {
         let mut tensors: Vec<_> = like.tensors.iter().collect();
         // As in rank 0's file, so that its header fits.
         tensors.sort_by_key(|(_, tensor)| tensor.start);
-        self.file.write_all(&like.header).with_context(|| shown.clone())?;
+        // To the file itself: errors of the temporary file name a path that nobody knows.
+        let file = self.file.as_file_mut();
+        file.write_all(&like.header).with_context(|| shown.clone())?;
         for (name, _) in tensors {
             let Some(place) = buckets.places.get(name) else { continue };
             for block in result[place.clone()].chunks(BLOCK) {
                 interrupt.check()?;
-                self.file.write_all(block).with_context(|| shown.clone())?;
+                file.write_all(block).with_context(|| shown.clone())?;
             }
         }
         // The name must not outlive a power cut that the bytes do not.
-        self.file.as_file().sync_all().with_context(|| shown.clone())?;
+        file.sync_all().with_context(|| shown.clone())?;
         interrupt.check()?;
         self.file.persist(&self.path).map_err(|error| error.error).context(shown)?;
         Ok(())
