@@ -61,6 +61,35 @@ fn broken_files() {
     assert_eq!(json.err.lines().count(), 1);
 }
 
+/// Whichever entry counts, another reader of the output may take the other one.
+#[test]
+fn a_name_twice_in_a_header() {
+    let folder = folder();
+    let put = |name: &str, header: &str, data: &[u8]| {
+        let header = format!("{{{header}}}");
+        let size = (header.len() as u64).to_le_bytes();
+        let file = [&size[..], header.as_bytes(), data].concat();
+        std::fs::write(folder.path().join(name), file).expect("a file");
+    };
+    let one = |from: usize| {
+        let to = from + 4;
+        format!(r#""w":{{"dtype":"F32","shape":[1],"data_offsets":[{from},{to}]}}"#)
+    };
+    let about = r#""__metadata__":{"a":"b"}"#;
+    put("same.st", &format!("{},{}", one(0), one(0)), b"1234");
+    put("gap.st", &format!("{},{}", one(0), one(4)), b"12345678");
+    put("about.st", &format!("{about},{about},{}", one(0)), b"1234");
+    put("good.st", &format!("{about},{}", one(0)), b"1234");
+    for (file, what) in
+        [("same.st", "tensor \"w\""), ("gap.st", "tensor \"w\""), ("about.st", "its metadata")]
+    {
+        let message = format!("{file}: not a safetensors file: its header names {what} twice");
+        refused(folder.path(), &["good.st", file], 1, &message);
+        refused(folder.path(), &[file, file], 1, &message);
+    }
+    assert_eq!(run(folder.path(), &["reduce", "good.st", "-o", "o.st"]).code, Some(0));
+}
+
 #[test]
 fn files_that_do_not_belong_together() {
     let folder = folder();

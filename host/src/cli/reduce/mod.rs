@@ -2,6 +2,7 @@
 
 mod buckets;
 mod input;
+mod names;
 mod output;
 mod progress;
 mod run;
