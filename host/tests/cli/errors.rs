@@ -167,8 +167,48 @@ fn outputs_that_cannot_be_written() {
     for (output, message) in [
         ("gone/out.st", "cannot write gone/out.st: no folder gone"),
         ("a.st/out.st", "cannot write a.st/out.st: Not a directory (os error 20)"),
+        ("new/", "cannot write new/: that is the name of a folder"),
+        ("new/.", "cannot write new/.: that is the name of a folder"),
         ("folder", "cannot write folder: it is not a regular file"),
         ("/", "cannot write /: it is not a regular file"),
+    ] {
+        refused(folder.path(), &["a.st", "-o", output], 1, message);
+    }
+}
+
+/// A folder that exists is not said to be missing, and no temporary file is named.
+#[cfg(target_os = "linux")]
+#[test]
+fn outputs_in_folders_of_the_kernel() {
+    let folder = folder();
+    write(&folder.path().join("a.st"), &[Tensor::f32("w", &[2], &[1.0, 2.0])], None);
+    let none = "cannot write /proc/x: the folder /proc takes no new file";
+    refused(folder.path(), &["a.st", "-o", "/proc/x"], 1, none);
+    // Not even for root.
+    let ended = run(folder.path(), &["reduce", "a.st", "-o", "/sys/x"]);
+    let start = "error: cannot write /sys/x: the folder /sys takes no new file: ";
+    assert!(ended.err.starts_with(start) && !ended.err.contains(".part"), "{}", ended.err);
+    assert_eq!((ended.code, ended.err.lines().count()), (Some(1), 1));
+    let pipe = "cannot write /dev/stdout: it is not a regular file";
+    refused(folder.path(), &["a.st", "-o", "/dev/stdout"], 1, pipe);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn links_that_lead_nowhere() {
+    use std::os::unix::fs::symlink;
+    let folder = folder();
+    let link = |to: &str, name: &str| symlink(to, folder.path().join(name)).expect("a link");
+    write(&folder.path().join("a.st"), &[Tensor::f32("w", &[2], &[1.0, 2.0])], None);
+    link("two.st", "one.st");
+    link("one.st", "two.st");
+    link("gone/out.st", "far.st");
+    link("new/", "folder.st");
+    let round = "cannot write one.st: Too many levels of symbolic links (os error 40)";
+    for (output, message) in [
+        ("one.st", round),
+        ("far.st", "cannot write far.st: no folder gone"),
+        ("folder.st", "cannot write folder.st: that is the name of a folder"),
     ] {
         refused(folder.path(), &["a.st", "-o", output], 1, message);
     }

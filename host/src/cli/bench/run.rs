@@ -3,6 +3,7 @@
 use super::super::error::Usage;
 use super::super::interrupt::Interrupt;
 use super::super::memory::Pages;
+use super::super::staged::Staged;
 use super::args::CollectiveArgs;
 use super::check;
 use super::data::Tables;
@@ -19,6 +20,7 @@ pub fn run(args: &CollectiveArgs, interrupt: &Interrupt) -> Result<()> {
     let sizes = args.sizes()?;
     let dtypes = args.datatype.dtypes();
     check_args(args, ranks, &sizes, interrupt)?;
+    let json = args.json.as_deref().map(Staged::create_or_open).transpose()?;
     let mut results = Results::new(args);
     write(&results.preamble(args, ranks))?;
     for dtype in dtypes {
@@ -43,8 +45,8 @@ pub fn run(args: &CollectiveArgs, interrupt: &Interrupt) -> Result<()> {
         ran?;
     }
     write(&results.footer(args))?;
-    if let Some(path) = &args.json {
-        results.write_json(path)?;
+    if let Some(file) = json {
+        results.write_json(file)?;
     }
     results.demand()
 }
