@@ -34,7 +34,10 @@ pub enum Error {
         got: u64,
     },
     /// A weight that the type cannot hold.
-    #[error("an integer tensor ({0}) needs a whole number as its weight")]
+    #[error(
+        "an integer tensor ({0}) needs a whole number from -2^63 to {most} as its weight",
+        most = largest(*.0)
+    )]
     Weight(DType),
     /// As many calls are in flight as fit.
     #[error("{0} calls are in flight already: wait for the oldest one")]
@@ -178,3 +181,8 @@ const fn phase_name(phase: &Phase) -> &'static str {
         Phase::Result => "the result",
     }
 }
+/// The largest weight of an integer type.
+fn largest(dtype: DType) -> &'static str {
+    if dtype == DType::U64 { "2^64 - 1" } else { "2^63 - 1" }
+}
+
