@@ -39,6 +39,22 @@ pub enum Error {
         most = largest(*.0)
     )]
     Weight(DType),
+    /// A list of tensors that is not one a rank.
+    #[error("{tensors} tensors for {ranks} ranks")]
+    Tensors {
+        /// Tensors given.
+        tensors: usize,
+        /// Ranks of the group.
+        ranks: u16,
+    },
+    /// A tensor of another type than its call.
+    #[error("the call is on {call}, the tensor {tensor}")]
+    Type {
+        /// Type of the call.
+        call: DType,
+        /// Type of the tensor.
+        tensor: DType,
+    },
     /// As many calls are in flight as fit.
     #[error("{0} calls are in flight already: wait for the oldest one")]
     Busy(usize),
@@ -175,14 +191,14 @@ fn plans(a: &Fingerprint, b: &Fingerprint) -> String {
     }
 }
 
+/// The largest weight of an integer type.
+fn largest(dtype: DType) -> &'static str {
+    if dtype == DType::U64 { "2^64 - 1" } else { "2^63 - 1" }
+}
+
 const fn phase_name(phase: &Phase) -> &'static str {
     match phase {
         Phase::Contribution => "its contribution",
         Phase::Result => "the result",
     }
 }
-/// The largest weight of an integer type.
-fn largest(dtype: DType) -> &'static str {
-    if dtype == DType::U64 { "2^64 - 1" } else { "2^63 - 1" }
-}
-

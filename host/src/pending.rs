@@ -46,8 +46,8 @@ impl Member {
     pub fn start<T: Element>(&mut self, call: &Call, tensor: Vec<T>) -> Result<Pending<T>, Error> {
         let mut tensor = tensor;
         if call.dtype != T::DTYPE {
-            let text = format!("the call is on {}, the tensor {}", call.dtype, T::DTYPE);
-            return self.counted(Err(Error::Build(text)));
+            let (call, tensor) = (call.dtype, T::DTYPE);
+            return self.counted(Err(Error::Type { call, tensor }));
         }
         let memory = self.memory(call, Output::InPlace(bytes_mut(&mut tensor)));
         let memory = self.counted(memory)?;

@@ -223,3 +223,16 @@ fn results_into_a_pipe() {
     let json: serde_json::Value = serde_json::from_str(json).expect("JSON");
     assert_eq!(json["results"].as_array().map(Vec::len), Some(1));
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn memory_that_is_not_there_is_no_matter_of_the_group() {
+    let folder = folder();
+    let size = (1u64 << 53).to_string();
+    for ranks in ["1", "3"] {
+        let ended = run(folder.path(), &["bench", "-b", &size, "-e", &size, "-t", ranks]);
+        let error =
+            format!("error: {size} bytes of memory: Cannot allocate memory (os error 12)\n");
+        assert_eq!((ended.code, ended.err), (Some(1), error));
+    }
+}

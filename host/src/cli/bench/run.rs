@@ -8,7 +8,7 @@ use super::args::CollectiveArgs;
 use super::check;
 use super::data::Tables;
 use super::results::{Results, Sampled};
-use anyhow::{Context, Result};
+use anyhow::Result;
 use std::io::{self, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Instant;
@@ -40,7 +40,7 @@ pub fn run(args: &CollectiveArgs, interrupt: &Interrupt) -> Result<()> {
         };
         let ran = group.run(|member| sweep.rank(member));
         if let Some(error) = lock(&sweep.failure).take() {
-            return Err(error).context("writing the results");
+            return Err(error);
         }
         ran?;
     }
@@ -131,7 +131,8 @@ struct Sweep<'a> {
     slots: Vec<Mutex<Slot>>,
     of_rank_0: RwLock<Vec<u8>>,
     results: Mutex<&'a mut Results>,
-    failure: Mutex<Option<io::Error>>,
+    /// What ended the calls, where it is none of the library's errors.
+    failure: Mutex<Option<anyhow::Error>>,
 }
 
 impl Sweep<'_> {
@@ -142,7 +143,7 @@ impl Sweep<'_> {
         let pages = || {
             // Nothing is touched until this thread fills it.
             let pages = Pages::new(largest as usize, self.args.huge);
-            pages.map_err(|e| Error::Build(format!("{largest} bytes of memory: {e}")))
+            pages.map_err(|error| self.fail(member, error, format!("{largest} bytes of memory")))
         };
         let mut memory = Memory { input: pages()?, output: pages()? };
         for tables in self.tables {
@@ -188,10 +189,13 @@ impl Sweep<'_> {
             Sampled::new(self.args, &times, wrong.iter().sum())
         });
         let line = lock(&self.results).add(self.args, case, halves);
-        write(&line).map_err(|error| {
-            *lock(&self.failure) = Some(error);
-            Error::Cancelled(0)
-        })
+        write(&line).map_err(|error| self.fail(member, error, "writing the results".into()))
+    }
+
+    /// Notes why this rank gives up; the others end with it.
+    fn fail(&self, member: &Member, error: io::Error, what: String) -> Error {
+        lock(&self.failure).get_or_insert(anyhow::Error::new(error).context(what));
+        Error::Cancelled(member.rank())
     }
 
     /// Seconds a call for every sample, and the wrong elements.
