@@ -125,7 +125,7 @@ impl Member {
     /// input is this rank's block, of a reduce-scatter the output is this rank's.
     ///
     /// # Errors
-    /// [`Error`]; [`Error::Build`] if the tensor is of another type than the call.
+    /// [`Error`]; [`Error::Type`] if the tensor is of another type than the call.
     pub fn in_place<B: BufferMut + ?Sized>(
         &mut self,
         call: &Call,
@@ -181,8 +181,8 @@ impl Member {
         if call.dtype == T::DTYPE || T::DTYPE == DType::U8 {
             return Ok(());
         }
-        let text = format!("the call is on {}, the tensor {}", call.dtype, T::DTYPE);
-        self.counted(Err(Error::Build(text)))
+        let (call, tensor) = (call.dtype, T::DTYPE);
+        self.counted(Err(Error::Type { call, tensor }))
     }
 
     /// Checks the buffers of a call.

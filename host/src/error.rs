@@ -44,8 +44,27 @@ pub enum Error {
         given: usize,
     },
     /// A weight that the type cannot hold.
-    #[error("an integer tensor ({0}) needs a whole number as its weight")]
+    #[error(
+        "an integer tensor ({0}) needs a whole number from -2^63 to {most} as its weight",
+        most = largest(*.0)
+    )]
     Weight(DType),
+    /// A list of tensors that is not one a rank.
+    #[error("{tensors} tensors for {ranks} ranks")]
+    Tensors {
+        /// Tensors given.
+        tensors: usize,
+        /// Ranks of the group.
+        ranks: u16,
+    },
+    /// A tensor of another type than its call.
+    #[error("the call is on {call}, the tensor {tensor}")]
+    Type {
+        /// Type of the call.
+        call: DType,
+        /// Type of the tensor.
+        tensor: DType,
+    },
     /// As many calls are in flight as fit.
     #[error("{0} calls are in flight already: wait for the oldest one")]
     Busy(usize),
@@ -193,6 +212,11 @@ fn plans(a: &Fingerprint, b: &Fingerprint) -> String {
     } else {
         String::new()
     }
+}
+
+/// The largest weight of an integer type.
+fn largest(dtype: DType) -> &'static str {
+    if dtype == DType::U64 { "2^64 - 1" } else { "2^63 - 1" }
 }
 
 const fn phase_name(phase: &Phase) -> &'static str {

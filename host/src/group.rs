@@ -101,8 +101,7 @@ impl Group {
     ) -> Result<(), Error> {
         let op = op.into();
         if tensors.len() != usize::from(self.ranks()) {
-            let text = format!("{} tensors for {} ranks", tensors.len(), self.ranks());
-            return Err(Error::Build(text));
+            return Err(Error::Tensors { tensors: tensors.len(), ranks: self.ranks() });
         }
         let kind = Kind::AllReduce;
         let count = tensors.first().map_or(0, |t| t.elements());

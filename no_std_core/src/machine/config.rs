@@ -96,7 +96,7 @@ pub enum ConfigError {
         ranks: u16,
     },
     /// The operator does not exist for the type, or is missing or superfluous.
-    #[error("operator {op:?} does not fit {kind} of {dtype}")]
+    #[error("{} does not fit {kind} of {dtype}", Named(*op))]
     Op {
         /// The operator.
         op: Option<ReduceOp>,
@@ -156,6 +156,18 @@ pub enum ConfigError {
         /// The collective.
         kind: Kind,
     },
+}
+
+/// An operator in an error, or the lack of one.
+struct Named(Option<ReduceOp>);
+
+impl core::fmt::Display for Named {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self.0 {
+            Some(op) => write!(f, "operator {op}"),
+            None => f.write_str("a call without an operator"),
+        }
+    }
 }
 
 impl Config {

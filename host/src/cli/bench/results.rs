@@ -1,13 +1,12 @@
 //! From times to rows, averages and JSON.
 
 use super::super::args::{Ranks, nccl_name};
+use super::super::staged::Staged;
 use super::args::CollectiveArgs;
 use super::format::{Half, Row, general, header};
 use super::run::Case;
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use serde::Serialize;
-use std::fs::File;
-use std::path::Path;
 use unisono::device::{Opened, Pci};
 
 /// What one half of a row shows, in seconds; `None` if there is no such half.
@@ -222,10 +221,10 @@ impl Results {
     }
 
     /// The same as JSON.
-    pub fn write_json(&self, path: &Path) -> Result<()> {
-        let shown = || format!("writing {}", path.display());
-        let file = File::create(path).with_context(shown)?;
-        serde_json::to_writer_pretty(file, self).with_context(shown)
+    pub fn write_json(&self, mut file: Staged) -> Result<()> {
+        file.write(&serde_json::to_vec_pretty(self)?)?;
+        file.sync()?;
+        file.keep()
     }
 
     /// An error if anything was wrong.

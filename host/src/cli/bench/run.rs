@@ -4,12 +4,13 @@ use super::super::args::Devices;
 use super::super::error::Usage;
 use super::super::interrupt::Interrupt;
 use super::super::memory::Pages;
+use super::super::staged::Staged;
 use super::args::{CollectiveArgs, Where};
 use super::check;
 use super::data::Tables;
 use super::device::OnDevice;
 use super::results::{Results, Sampled};
-use anyhow::{Context, Result};
+use anyhow::Result;
 use std::io::{self, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Instant;
@@ -22,6 +23,7 @@ pub fn run(args: &CollectiveArgs, interrupt: &Interrupt) -> Result<()> {
     let ranks = places.count();
     let dtypes = args.datatype.dtypes();
     check_args(args, ranks, &sizes, interrupt)?;
+    let json = args.json.as_deref().map(Staged::create_or_open).transpose()?;
     let mut results = Results::new(args, ranks);
     write(&results.preamble(args, &places))?;
     for dtype in dtypes {
@@ -42,13 +44,13 @@ pub fn run(args: &CollectiveArgs, interrupt: &Interrupt) -> Result<()> {
         };
         let ran = group.run(|member| sweep.rank(member));
         if let Some(error) = lock(&sweep.failure).take() {
-            return Err(error).context("writing the results");
+            return Err(error);
         }
         ran?;
     }
     write(&results.footer(args))?;
-    if let Some(path) = &args.json {
-        results.write_json(path)?;
+    if let Some(file) = json {
+        results.write_json(file)?;
     }
     results.demand()
 }
@@ -136,7 +138,8 @@ struct Sweep<'a> {
     slots: Vec<Mutex<Slot>>,
     of_rank_0: RwLock<Vec<u8>>,
     results: Mutex<&'a mut Results>,
-    failure: Mutex<Option<io::Error>>,
+    /// What ended the calls, where it is none of the library's errors.
+    failure: Mutex<Option<anyhow::Error>>,
 }
 
 impl Sweep<'_> {
@@ -147,7 +150,7 @@ impl Sweep<'_> {
         let pages = || {
             // Nothing is touched until this thread fills it.
             let pages = Pages::new(largest as usize, self.args.huge);
-            pages.map_err(|e| Error::Build(format!("{largest} bytes of memory: {e}")))
+            pages.map_err(|error| self.fail(member, error, format!("{largest} bytes of memory")))
         };
         let mut memory = Memory { input: pages()?, output: pages()? };
         for tables in self.tables {
@@ -193,10 +196,13 @@ impl Sweep<'_> {
             Sampled::new(self.args, &times, wrong.iter().sum())
         });
         let line = lock(&self.results).add(self.args, case, halves);
-        write(&line).map_err(|error| {
-            *lock(&self.failure) = Some(error);
-            Error::Cancelled(0)
-        })
+        write(&line).map_err(|error| self.fail(member, error, "writing the results".into()))
+    }
+
+    /// Notes why this rank gives up; the others end with it.
+    fn fail(&self, member: &Member, error: io::Error, what: String) -> Error {
+        lock(&self.failure).get_or_insert(anyhow::Error::new(error).context(what));
+        Error::Cancelled(member.rank())
     }
 
     /// Seconds a call for every sample, and the wrong elements.

@@ -2,11 +2,13 @@
 
 mod buckets;
 mod input;
+mod names;
 mod output;
 mod progress;
 mod run;
 mod summary;
 mod verify;
+mod weight;
 
 use super::args::{Devices, GroupArgs, bytes, op};
 use super::error::Usage;
@@ -17,7 +19,8 @@ use output::Output;
 use progress::Progress;
 use std::path::PathBuf;
 use summary::Summary;
-use unisono::{DType, ReduceOp, Reduction, Scalar, Weight};
+use unisono::{DType, Error, ReduceOp, Scalar};
+use weight::Written;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -56,9 +59,8 @@ pub struct ReduceArgs {
     #[arg(long, value_name = "OP", default_value = "sum", value_parser = op)]
     op: ReduceOp,
     /// One weight a rank, for mulsum: the sum of each rank's tensors times its weight
-    #[arg(long, value_name = "W,W,…", value_delimiter = ',', allow_hyphen_values = true,
-        value_parser = weight)]
-    weights: Option<Vec<Weight>>,
+    #[arg(long, value_name = "W,W,…", value_delimiter = ',', allow_hyphen_values = true)]
+    weights: Option<Vec<Written>>,
     /// Small tensors of one type travel together, up to this size; 0: each by itself
     #[arg(long, value_name = "SIZE", default_value = "4MiB", value_parser = bytes)]
     bucket: u64,
@@ -76,17 +78,17 @@ pub struct ReduceArgs {
 }
 
 impl ReduceArgs {
-    /// This rank's reduction.
-    fn reduction(&self, rank: usize) -> Reduction {
-        let weight = self.weights.as_ref().and_then(|w| w.get(rank)).copied();
-        Reduction { op: self.op, weight }
+    /// A rank's weight for tensors of this type.
+    fn scalar(&self, rank: usize, dtype: DType) -> Result<Scalar, Error> {
+        match self.weights.as_ref().and_then(|weights| weights.get(rank)) {
+            Some(weight) => weight.scalar(dtype).ok_or(Error::Weight(dtype)),
+            None => Ok(Scalar::one(dtype)),
+        }
     }
 
     /// Every rank's weight for tensors of this type.
-    fn scalars(&self, dtype: DType) -> Result<Vec<Scalar>, unisono::Error> {
-        let scalar = |rank| self.reduction(rank).scalar(dtype);
-        let all: Option<Vec<_>> = (0..self.files.len()).map(scalar).collect();
-        all.ok_or(unisono::Error::Weight(dtype))
+    fn scalars(&self, dtype: DType) -> Result<Vec<Scalar>, Error> {
+        (0..self.files.len()).map(|rank| self.scalar(rank, dtype)).collect()
     }
 
     fn check(&self) -> Result<(), Usage> {
@@ -110,15 +112,6 @@ impl ReduceArgs {
             }
             (Some(_), op) => refuse(format!("--weights belong to --op mulsum, not to {op}")),
         }
-    }
-}
-
-/// A weight: whole numbers stay exact.
-fn weight(text: &str) -> Result<Weight, String> {
-    match (text.parse::<i64>(), text.parse::<f64>()) {
-        (Ok(whole), _) => Ok(Weight::Int(whole)),
-        (_, Ok(number)) if number.is_finite() => Ok(Weight::Float(number)),
-        _ => Err(format!("{text} is no weight")),
     }
 }
 

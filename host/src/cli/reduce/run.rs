@@ -166,7 +166,6 @@ fn reduce_rank(
     memory: &mut [u8],
 ) -> Result<Duration, Error> {
     let rank = member.rank();
-    let reduction = work.args.reduction(usize::from(rank));
     member.barrier()?;
     let started = Instant::now();
     for bucket in buckets {
@@ -174,9 +173,9 @@ fn reduce_rank(
             return Err(Error::Cancelled(rank));
         }
         let dtype = bucket.dtype;
-        let weight = reduction.scalar(dtype).ok_or(Error::Weight(dtype))?;
+        let weight = work.args.scalar(usize::from(rank), dtype)?;
         let call = Call {
-            op: Some(reduction.op),
+            op: Some(work.args.op),
             weight,
             ..Call::new(Kind::AllReduce, dtype, bucket.count())
         };
