@@ -82,7 +82,8 @@ pub trait Context: Send + Sync + 'static {
     /// The pages must stay mapped until the buffer is dropped.
     ///
     /// # Errors
-    /// If start or length are not aligned as [`Limits::import_align`] says, or what the driver says.
+    /// If start or length are not aligned as [`Limits::import_align`] says, or what the driver
+    /// says.
     unsafe fn import(&self, start: NonNull<u8>, bytes: u64) -> Result<Self::Buffer, GpuError>;
 
     /// The address of a buffer that the host can reach, coherently, while work is not under way.
