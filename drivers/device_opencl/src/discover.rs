@@ -16,8 +16,8 @@ const API: &str = "OpenCL";
 const GET_IT: &str = "install the driver of your device and the loader, on Debian and Ubuntu: \
                       apt-get install ocl-icd-libopencl1, and pocl-opencl-icd for the processor";
 /// What to try when a driver is installed.
-const CHECK_IT: &str = "check with `clinfo -l`, and that you may use the device (/dev/dri, /dev/kfd, \
-                        /dev/nvidia*)";
+const CHECK_IT: &str = "check with `clinfo -l`, and that you may use the device: /dev/dri, \
+                        /dev/kfd, /dev/nvidia*";
 /// PoCL leaves its device out, without a word, if it cannot write its cache.
 const POCL_CACHE: &str = "PoCL has no device if it cannot write its cache: set POCL_CACHE_DIR to a \
                           directory that can be written";

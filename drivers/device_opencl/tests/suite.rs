@@ -1,4 +1,4 @@
-//! The device suite on every OpenCL device, with all that it has and with less.
+//! The device suite on an OpenCL device, with all that it has and with less.
 //!
 //! `UNISONO_PATTERNS` sets the number of random patterns.
 

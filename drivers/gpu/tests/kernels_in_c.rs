@@ -3,7 +3,7 @@
 //!
 //! `UNISONO_PATTERNS` sets how many elements each is tested with.
 
-use std::ffi::{CStr, CString};
+use std::ffi::CString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use unisono_core::fold::leaf_merges;
@@ -41,7 +41,7 @@ impl Kernel {
         let path = CString::new(file("so").to_str().expect("a path")).expect("a path");
         // SAFETY: a library of plain functions, nothing runs when it is loaded.
         let library = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW) };
-        assert!(!library.is_null(), "{:?}", unsafe { CStr::from_ptr(libc::dlerror()) });
+        assert!(!library.is_null(), "the library that was just built loads");
         // SAFETY: the library is open, the name is a C string.
         let run = unsafe { libc::dlsym(library, c"run".as_ptr()) };
         assert!(!run.is_null(), "the library has the function");
@@ -69,7 +69,16 @@ struct Case {
     finish: Finish,
     inputs: Vec<(Vec<u8>, Form, Scalar, u8)>,
     count: usize,
+    /// Where the spans start in their buffers: small elements anywhere, others at whole words.
+    starts: [usize; SPANS],
 }
+
+/// Sources, and the destinations after them.
+const SPANS: usize = 7 + DESTS;
+/// Destinations; the second one starts elsewhere than the first.
+const DESTS: usize = 2;
+/// Bytes around a destination.
+const UNTOUCHED: u8 = 0xa5;
 
 fn random_weight(bits: &mut Bits, dtype: DType) -> Scalar {
     if !dtype.is_float() {
@@ -95,7 +104,8 @@ impl Case {
             .collect();
         let ranks = bits.pick(&[1, 2, 3, 5, 7, 127, 1000, 65_535, 65_536, 16_777_213, 1 << 24]);
         let finish = if variant.partial { Finish::Partial } else { Finish::Final { ranks } };
-        Self { variant: *variant, finish, inputs, count }
+        let starts = std::array::from_fn(|_| bits.below(8));
+        Self { variant: *variant, finish, inputs, count, starts }
     }
 
     fn check(&self, kernel: &Kernel) {
@@ -120,16 +130,40 @@ impl Case {
         for (i, source) in sources.iter().enumerate() {
             params.weights[i] = weight(dtype, source.weight);
         }
-        // Whole words, as the kernel reads them.
-        let aligned: Vec<Vec<u32>> = sources.iter().map(|source| words(source.mem)).collect();
-        let starts: Vec<*const u8> = aligned.iter().map(|words| words.as_ptr().cast()).collect();
-        let mut got = vec![0_u32; want.len().div_ceil(4)];
-        let dest = got.as_mut_ptr().cast();
+        let start = |span: usize, size: usize| {
+            let start = self.starts[span];
+            if size < 4 { start } else { start & !3 }
+        };
+        let mut held: Vec<Vec<u32>> = Vec::new();
+        for (i, source) in sources.iter().enumerate() {
+            let at = start(i, numeric::form_size(dtype, source.form));
+            params.sources[i] = at as u32;
+            held.push(words(at, source.mem));
+        }
+        let mut got: Vec<Vec<u32>> = Vec::new();
+        for i in 0..DESTS {
+            let at = start(sources.len() + i, size);
+            params.dests[i] = at as u32;
+            got.push(words(at, &vec![UNTOUCHED; want.len()]));
+        }
+        let from: Vec<*const u8> = held.iter().map(|words| words.as_ptr().cast()).collect();
+        let to: Vec<*mut u8> = got.iter_mut().map(|words| words.as_mut_ptr().cast()).collect();
         let items = variant.groups(self.count as u32, u32::MAX)[0] * variant.group_size;
         // SAFETY: all spans hold `count` elements and end at whole words.
-        unsafe { (kernel.run)(&params, starts.as_ptr(), &dest, items) };
-        let got: Vec<u8> = got.iter().flat_map(|word| word.to_le_bytes()).collect();
+        unsafe { (kernel.run)(&params, from.as_ptr(), to.as_ptr(), items) };
+        for (words, &at) in got.iter().zip(&params.dests) {
+            let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+            let (before, rest) = bytes.split_at(at as usize);
+            let (got, after) = rest.split_at(want.len());
+            let mut around = before.iter().chain(after);
+            assert!(around.all(|&byte| byte == UNTOUCHED), "outside the span: {variant:?}");
+            self.compare(&sources, got, &want);
+        }
+    }
 
+    fn compare(&self, sources: &[Source<&[u8]>], got: &[u8], want: &[u8]) {
+        let size = want.len() / self.count;
+        let (variant, finish) = (&self.variant, self.finish);
         for i in 0..self.count {
             let at = i * size..(i + 1) * size;
             if got[at.clone()] != want[at.clone()] {
@@ -138,7 +172,7 @@ impl Case {
                     .map(|s| hex(&s.mem[i * s.mem.len() / self.count..], 8))
                     .collect();
                 panic!(
-                    "element {i}: {} instead of {} (sources {inputs:?}, ranks {ranks}): {variant:?}",
+                    "element {i}: {} instead of {}, sources {inputs:?}, {finish:?}: {variant:?}",
                     hex(&got[at.clone()], size),
                     hex(&want[at], size),
                 );
@@ -152,9 +186,11 @@ fn hex(bytes: &[u8], most: usize) -> String {
     bytes.iter().take(most).rev().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn words(bytes: &[u8]) -> Vec<u32> {
-    let word = |chunk: &[u8]| chunk.iter().rev().fold(0, |word, &byte| word << 8 | u32::from(byte));
-    bytes.chunks(4).map(word).collect()
+/// Whole words with `bytes` in them from byte `start` on.
+fn words(start: usize, bytes: &[u8]) -> Vec<u32> {
+    let mut all = vec![UNTOUCHED; (start + bytes.len()).next_multiple_of(4)];
+    all[start..][..bytes.len()].copy_from_slice(bytes);
+    all.chunks(4).map(|word| u32::from_le_bytes(word.try_into().expect("four bytes"))).collect()
 }
 
 /// Every way of doing arithmetic that makes a difference to the type.
@@ -194,7 +230,7 @@ fn check_type(dtype: DType) {
                     op: Some(op),
                     partial,
                     sources,
-                    dests: 1,
+                    dests: DESTS as u8,
                     // Leaves only, or the second source is partial.
                     partials: if partial { 2 } else { 0 },
                     merges: leaf_merges(u32::from(sources))
@@ -206,7 +242,7 @@ fn check_type(dtype: DType) {
                 let kernel = Kernel::new(&variant, &format!("{dtype}"));
                 let mut left = patterns();
                 while left > 0 {
-                    let count = left.min(4001);
+                    let count = left.min(1 + bits.below(8000));
                     Case::new(&mut bits, &variant, count).check(&kernel);
                     left -= count;
                 }
@@ -237,7 +273,7 @@ fn every_rounding_of_small_types() {
             op: Some(ReduceOp::Sum),
             partial: false,
             sources: 1,
-            dests: 1,
+            dests: DESTS as u8,
             partials: 1,
             merges: 0,
             arithmetic: Arithmetic::default(),
@@ -248,13 +284,15 @@ fn every_rounding_of_small_types() {
             let bytes = (0..1_u32 << 16).flat_map(|high| (high << 16 | low).to_le_bytes());
             let inputs = vec![(bytes.collect(), Form::Partial, Scalar(0), 0)];
             let finish = Finish::Final { ranks: 1 };
-            Case { variant, finish, inputs, count: 1 << 16 }.check(&kernel);
+            let starts = [0; SPANS];
+            Case { variant, finish, inputs, count: 1 << 16, starts }.check(&kernel);
         }
         let leaf = Variant { partials: 0, partial: true, ..variant };
         let kernel = Kernel::new(&leaf, &format!("widen_{dtype}"));
         let codes =
             (0..1_u32 << 16).flat_map(|code| code.to_le_bytes().into_iter().take(dtype.size()));
         let inputs = vec![(codes.collect(), Form::Leaf, Scalar(0), 0)];
-        Case { variant: leaf, finish: Finish::Partial, inputs, count: 1 << 16 }.check(&kernel);
+        let (finish, starts) = (Finish::Partial, [0; SPANS]);
+        Case { variant: leaf, finish, inputs, count: 1 << 16, starts }.check(&kernel);
     }
 }

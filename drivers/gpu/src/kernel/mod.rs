@@ -131,8 +131,8 @@ pub struct Params {
     shift: u32,
     /// Not used.
     reserved: [u32; 4],
-    /// Where each source starts, in bytes from its span's start; a multiple of the element's size,
-    /// or of 4 for larger ones.
+    /// Where each source starts, in bytes from its span's start; a multiple of 4 for elements of 4
+    /// and 8 bytes and for partial results, anything for the others.
     pub sources: [u32; SOURCES_MAX],
     /// The same for each destination.
     pub dests: [u32; DESTS_MAX],

@@ -97,10 +97,14 @@ impl Shape {
     }
 }
 
+/// Types that get the same shapes: is it a float, and its bytes. A device may well have one kernel
+/// for the sums of signed and unsigned integers.
+type Class = (bool, usize);
+
 /// The shapes that are tested: any, or only one for each type, operator and number of sources.
 #[derive(Debug)]
 pub struct Shapes {
-    kept: Option<HashMap<(DType, ReduceOp, usize), Shape>>,
+    kept: Option<HashMap<(Class, ReduceOp, usize), Shape>>,
     sources_max: usize,
     dests_max: usize,
 }
@@ -142,7 +146,7 @@ impl Shapes {
             let kind = [0, 0, 2].get(k).copied().unwrap_or_else(|| bits.below(KINDS));
             Shape::of_kind(bits, dtype, k, kind, dests_max)
         };
-        kept.entry((dtype, op, k)).or_insert_with(new).clone()
+        kept.entry(((dtype.is_float(), dtype.size()), op, k)).or_insert_with(new).clone()
     }
 }
 
