@@ -1,8 +1,8 @@
 //! `cargo xtask demo`: the main job, on real data, checked against bits that were made elsewhere.
 //!
-//! Four ranks sum the gradients of `host/data/digits-mlp`, first on the CPU, then two of them as GPUs,
-//! one through each API (software drivers do). Both results must have the bits that numpy wrote for
-//! the canonical order (`host/data/README.md`).
+//! Four ranks sum the gradients of `host/data/digits-mlp`, first on the CPU, then two of them as
+//! GPUs, one through each API (software drivers do). Both results must have the bits that numpy
+//! wrote for the canonical order (`host/data/README.md`).
 
 use crate::project::Project;
 use crate::{cmd, gpu};
