@@ -9,8 +9,8 @@ use unisono_core::route::Rank;
 use unisono_core::wire::frame::{Body, Header};
 use unisono_driver::{Copy, Device, Fold, Link, Outgoing};
 
-/// Jobs for the device in one go: whoever drives the engine wants to look at its clock now and then,
-/// also in a call in which nothing has to be waited for.
+/// Jobs for the device in one go: whoever drives the engine wants to look at its clock now and
+/// then, also in a call in which nothing has to be waited for.
 const JOBS_AT_ONCE: u32 = 64;
 
 /// From where to where a plain copy goes, and its bytes.
