@@ -158,6 +158,12 @@ impl GroupBuilder {
             (Choice::Auto, Some(rates)) => Some(self.given(rates, ranks)?),
             (Choice::Auto, None) => devices.owners()?,
         };
+        Ok(self.join(devices, members, owners))
+    }
+
+    /// A group of these devices.
+    fn join(self, devices: Devices, members: u16, owners: Option<Owners>) -> Group {
+        let ranks = devices.members.len() as u16;
         let Self { choice, order, chunk, window, timeout, interrupt, .. } = self;
         let options = PlanOptions { ranks, choice, order, chunk, window, owners };
         let Devices { members: mut on, open } = devices;
@@ -169,7 +175,7 @@ impl GroupBuilder {
         let ends = fabric(usize::from(members), CALLS_MAX, WINDOW_MAX);
         let members = on.into_iter().zip(ends).zip(0..);
         let member = |((device, ends), rank)| Member::new(rank, shared.clone(), device, ends);
-        Ok(Group { members: members.map(member).collect() })
+        Group { members: members.map(member).collect() }
     }
 
     /// The ranks' devices, `auto` written out.
@@ -269,18 +275,53 @@ impl Devices {
                 measured.push((on.clone(), rate));
             }
         }
+        let users =
+            |on: &Option<Opened>| self.members.iter().filter(|(_, other)| is(other, on)).count();
+        let busy = users(&None).min(cores);
         let share = |on: &Option<Opened>| {
-            let users = self.members.iter().filter(|(_, other)| is(other, on)).count();
-            // Ranks on one GPU share it, ranks on the CPU share its cores.
-            let parts = if on.is_some() { users } else { users.div_ceil(cores) };
+            let part = match on {
+                // Ranks on the CPU share its cores, ranks on one GPU share that.
+                None => busy as f64 / users(on) as f64,
+                // Software has the cores that ranks on the CPU leave: they fold faster there.
+                Some(device) if device.is_software() => {
+                    (cores - busy) as f64 / (cores * users(on)) as f64
+                }
+                Some(_) => 1.0 / users(on) as f64,
+            };
             let rate = measured.iter().find(|(known, _)| is(known, on)).map(|(_, rate)| *rate);
-            rate.map(|Rate { fold, send }| Rate { fold: fold / parts as f64, send })
+            rate.map(|Rate { fold, send }| Rate { fold: (fold * part).max(1.0), send })
         };
         let all: Vec<_> = self.members.iter().filter_map(|(_, on)| share(on)).collect();
         for ((_, on), rate) in self.members.iter().zip(&all) {
             let name = on.as_ref().map_or("cpu", |on| on.card().name.as_str());
-            tracing::info!("{name} folds {:.2} GB/s", rate.fold / 1e9);
+            tracing::info!("{name} folds {:.2} GB/s here", rate.fold / 1e9);
         }
         Ok(rates::owners(ranks as u16, &all))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Sum;
+    use crate::device::any::Broken;
+
+    /// A device that fails is an error on all ranks, in the driver's words.
+    #[test]
+    fn all_ranks_hear_what_a_device_says() {
+        let cpu = || (AnyDevice::Cpu(CpuDevice::new()), None);
+        let broken = (AnyDevice::Broken(Broken::default()), None);
+        let devices = Devices { members: vec![cpu(), broken, cpu()], open: Vec::new() };
+        let mut group = GroupBuilder::new().join(devices, 3, None);
+        let heard = std::sync::Mutex::new(Vec::new());
+        let done = group.run(|member| {
+            let result = member.all_reduce(&mut vec![1f32; 100_000], Sum);
+            heard.lock().expect("no panic").push(result.clone());
+            result
+        });
+        let text = "a card is lost: fell off the bus".to_owned();
+        let want = Err(Error::Device { rank: 1, text });
+        assert_eq!(done.map(|_| ()), want);
+        assert_eq!(heard.into_inner().expect("no panic"), [want.clone(), want.clone(), want]);
     }
 }

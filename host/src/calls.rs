@@ -1,8 +1,9 @@
 //! The collectives on slices and tensors, and on bytes with a type beside them.
 
+use crate::call::Call;
 use crate::element::{Element, Reduction};
 use crate::error::Error;
-use crate::member::{Call, Member, Memory};
+use crate::member::{Member, Memory};
 use crate::tensor::{Buffer, BufferMut, Span};
 use unisono_core::{DType, Kind};
 
@@ -120,8 +121,9 @@ impl Member {
         self.run_in_place(&Call::new(Kind::Barrier, DType::U8, 0), &mut [])
     }
 
-    /// Any call, in place; bytes (`u8`) stand for elements of any type. The buffer holds the longer one of input and output; of an all-gather the
-    /// input is this rank's block, of a reduce-scatter the output is this rank's.
+    /// Any call, in place; bytes (`u8`) stand for elements of any type. The buffer holds the longer
+    /// one of input and output; of an all-gather the input is this rank's block, of a
+    /// reduce-scatter the output is this rank's.
     ///
     /// # Errors
     /// [`Error`]; [`Error::Build`] if the tensor is of another type than the call.

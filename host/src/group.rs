@@ -1,9 +1,10 @@
 //! Groups of ranks in one process.
 
 use crate::builder::GroupBuilder;
+use crate::call::Call;
 use crate::element::{Element, Reduction};
 use crate::error::Error;
-use crate::member::{Call, Member};
+use crate::member::Member;
 use crate::memory::Block;
 use crate::tensor::{BufferMut, Tensor};
 use std::any::Any;

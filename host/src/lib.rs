@@ -16,6 +16,7 @@
 //! ```
 
 mod builder;
+mod call;
 mod calls;
 pub mod device;
 mod element;
@@ -30,12 +31,13 @@ mod tensor;
 mod wait;
 
 pub use builder::GroupBuilder;
+pub use call::Call;
 pub use device::{DeviceSpec, Opened};
 pub use element::{Element, F8E4M3, F8E5M2, Reduction, Weight, Weighted};
 pub use error::Error;
 pub use group::Group;
 pub use half::{bf16, f16};
-pub use member::{Call, Member};
+pub use member::Member;
 pub use pending::{Pending, Promise, Worker};
 pub use planner::{Choice, Plan, PlanOptions};
 pub use tensor::{Buffer, BufferMut, Tensor};

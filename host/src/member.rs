@@ -1,5 +1,6 @@
 //! One rank of a group: makes calls, drives the engine.
 
+use crate::call::Call;
 use crate::device::Opened;
 use crate::device::any::AnyDevice;
 use crate::error::Error;
@@ -11,9 +12,9 @@ use crate::wait::{Patience, Waiter};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
+use unisono_core::Layout;
 use unisono_core::machine::Config;
 use unisono_core::wire::frame::Abort;
-use unisono_core::{DType, Kind, Layout, ReduceOp, Scalar};
 use unisono_driver::{Device, HostPtr};
 use unisono_link_span::{Bell, SpanLink};
 use unisono_runtime::{BeginError, Buffers, Engine};
@@ -26,39 +27,6 @@ const ROUTE: usize = 132;
 pub(crate) const MEMBERS_MAX: usize = 64;
 
 type HostEngine = Engine<AnyDevice, SpanLink<HostPtr>, CALLS_MAX, WINDOW_MAX, ROUTE, MEMBERS_MAX>;
-
-/// One call of a collective, without its buffers.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Call {
-    /// Which collective.
-    pub kind: Kind,
-    /// Element type.
-    pub dtype: DType,
-    /// Operator and weight, for collectives that reduce.
-    pub op: Option<ReduceOp>,
-    /// This rank's `PreMulSum` weight.
-    pub weight: Scalar,
-    /// Elements, as nccl-tests counts them (see [`Kind`]).
-    pub count: u64,
-    /// Root of reduce and broadcast.
-    pub root: u16,
-}
-
-impl Call {
-    /// A call without operator, weight and root.
-    #[must_use]
-    pub const fn new(kind: Kind, dtype: DType, count: u64) -> Self {
-        Self { kind, dtype, op: None, weight: Scalar::one(dtype), count, root: 0 }
-    }
-
-    /// Elements of input and output that `rank` of `ranks` has to bring.
-    #[must_use]
-    pub const fn lengths(&self, rank: u16, ranks: u16) -> (u64, u64) {
-        let Self { kind, count, root, .. } = *self;
-        let layout = Layout { kind, ranks, count, chunk: 1, root };
-        (layout.input_len(rank), layout.output_len(rank))
-    }
-}
 
 /// Ends the process if a bug unwinds out of a call: the tensors that peers are still reading would
 /// be freed on the way.

@@ -99,8 +99,9 @@ impl Slots {
 
 /// A block of memory for scratch slots of the CPU.
 ///
-/// It starts on cache lines and is only touched where it is used. It is allocated with a small alignment, and aligned here: then zeros come from the system
-/// untouched (`calloc`), and only the slots that are really used take real pages.
+/// It starts on cache lines and is only touched where it is used. It is allocated with a small
+/// alignment, and aligned here: then zeros come from the system untouched (`calloc`), and only the
+/// slots that are really used take real pages.
 #[derive(Debug)]
 pub(crate) struct Scratch {
     start: *mut u8,

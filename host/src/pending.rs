@@ -4,10 +4,11 @@
 //! something ([`Member::is_done`], [`Member::wait`] or any other call). A [`Worker`] owns a member
 //! on a thread of its own, so that calls go on by themselves; its results are futures.
 
+use crate::call::Call;
 use crate::calls::Output;
 use crate::element::Element;
 use crate::error::Error;
-use crate::member::{Call, Member};
+use crate::member::Member;
 use crate::tensor::BufferMut;
 use std::any::Any;
 use std::collections::VecDeque;

@@ -18,6 +18,10 @@ const ONE_SHOT_RANKS: u16 = 8;
 const CHUNK_MIN: u64 = 1 << 10;
 const CHUNK_MAX: u64 = 1 << 20;
 
+/// Smallest chunk where devices are not all the same: a GPU takes some 10 to 100 us to be told of
+/// one, whatever its size.
+const CHUNK_MIN_GPU: u64 = 1 << 16;
+
 /// Which schedule to use.
 #[expect(clippy::large_enum_variant, reason = "one a group, and a schedule is 300 bytes at most")]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -103,7 +107,9 @@ impl PlanOptions {
 
     fn choose(&self, kind: Kind, dtype: DType, count: u64) -> Option<Schedule> {
         let bytes = count.saturating_mul(dtype.size() as u64);
-        if kind == Kind::AllReduce && bytes <= INLINE as u64 && self.ranks <= ONE_SHOT_RANKS {
+        // Where devices differ, the fastest one is sooner ready with it than the slowest.
+        let alike = self.owners.is_none() && self.ranks <= ONE_SHOT_RANKS;
+        if kind == Kind::AllReduce && bytes <= INLINE as u64 && alike {
             return Some(Schedule::OneShot);
         }
         self.owners.clone().or_else(|| Owners::equal(self.ranks)).map(Schedule::Direct)
@@ -121,6 +127,7 @@ impl PlanOptions {
             _ => u64::from(self.ranks),
         };
         let share = count.div_ceil(shares.max(1)).next_multiple_of(64 / size);
-        share.clamp(CHUNK_MIN / size, CHUNK_MAX / size)
+        let least = if self.owners.is_some() { CHUNK_MIN_GPU } else { CHUNK_MIN };
+        share.clamp(least / size, CHUNK_MAX / size)
     }
 }

@@ -132,7 +132,8 @@ where
     }
 
     /// Begins a call and returns its number. Also a call that is refused counts, as it does on the
-    /// other members. A prepared call is for buffers that peers reach, or not, as when it was fitted.
+    /// other members. A prepared call is for buffers that peers reach, or do not, as when it was
+    /// fitted.
     ///
     /// # Safety
     /// The buffers must be valid for the layout's input, output and scratch, and be used by nobody

@@ -18,7 +18,14 @@ pub(crate) enum AnyDevice {
     Vulkan(Box<Gpu<VulkanContext>>),
     #[cfg(feature = "opencl")]
     OpenCl(Box<Gpu<OpenCl>>),
+    #[cfg(test)]
+    Broken(Broken),
 }
+
+/// For tests: a device that is lost at its first fold.
+#[cfg(test)]
+#[derive(Debug, Default)]
+pub(crate) struct Broken(Option<Token>);
 
 /// What a device says when it fails.
 #[derive(Debug, thiserror::Error)]
@@ -58,6 +65,8 @@ macro_rules! on_each {
             AnyDevice::Vulkan($device) => $call,
             #[cfg(feature = "opencl")]
             AnyDevice::OpenCl($device) => $call,
+            #[cfg(test)]
+            AnyDevice::Broken($device) => $call,
         }
     };
 }
@@ -98,5 +107,34 @@ impl Device for AnyDevice {
             Done { token, result: result.map_err(Into::into) }
         });
         Some(done)
+    }
+}
+
+#[cfg(test)]
+impl Device for Broken {
+    type Mem = HostPtr;
+    type Error = GpuError;
+
+    fn caps(&self) -> DeviceCaps {
+        DeviceCaps { sources_max: 2, dests_max: 1 }
+    }
+
+    fn has_room(&self) -> bool {
+        self.0.is_none()
+    }
+
+    unsafe fn fold(&mut self, _: &Fold<'_, HostPtr>, token: Token) -> Result<(), GpuError> {
+        self.0 = Some(token);
+        Ok(())
+    }
+
+    unsafe fn copy(&mut self, _: &Copy<HostPtr>, token: Token) -> Result<(), GpuError> {
+        self.0 = Some(token);
+        Ok(())
+    }
+
+    fn poll_done(&mut self) -> Option<Done<GpuError>> {
+        let lost = GpuError::Lost { device: "a card".into(), text: "fell off the bus".into() };
+        self.0.take().map(|token| Done { token, result: Err(lost) })
     }
 }

@@ -48,6 +48,7 @@ pub(crate) trait Store: Send + Sync {
     unsafe fn read(&self, from: HostPtr, to: &mut [u8]) -> Result<(), GpuError>;
 
     /// For what only one API has.
+    #[cfg(any(feature = "vulkan", feature = "opencl"))]
     fn as_any(&self) -> &dyn Any;
 }
 
@@ -92,6 +93,7 @@ where
         unsafe { Memory::read(self, from, to) }
     }
 
+    #[cfg(any(feature = "vulkan", feature = "opencl"))]
     fn as_any(&self) -> &dyn Any {
         self
     }
@@ -132,7 +134,7 @@ impl Opened {
         if let Some(store) = known.and_then(|(.., store)| store.upgrade()) {
             return Ok(Some(Self(store)));
         }
-        let store = open_card(api, index)?;
+        let store = open_card(&card)?;
         open.push((api, index, Arc::downgrade(&store)));
         Ok(Some(Self(store)))
     }
@@ -174,7 +176,7 @@ impl Opened {
             AnyDevice::Vulkan(gpu) => Ok(gpu.card().clone()),
             #[cfg(feature = "opencl")]
             AnyDevice::OpenCl(gpu) => Ok(gpu.card().clone()),
-            AnyDevice::Cpu(_) => Ok(self.card().clone()),
+            _ => Ok(self.card().clone()),
         }
     }
 
@@ -184,17 +186,17 @@ impl Opened {
     }
 }
 
-fn open_card(api: Api, index: usize) -> Result<Arc<dyn Store>, GpuError> {
-    match api {
+fn open_card(card: &Card) -> Result<Arc<dyn Store>, GpuError> {
+    match card.api {
         #[cfg(feature = "vulkan")]
         Api::Vulkan => {
             let options = unisono_device_vulkan::Options::default();
-            Ok(Opened::vulkan(VulkanContext::open(index, &options)?).0)
+            Ok(Opened::vulkan(VulkanContext::open(card.index, &options)?).0)
         }
         #[cfg(feature = "opencl")]
         Api::OpenCl => {
             let options = unisono_device_opencl::Options::default();
-            Ok(Opened::opencl(OpenCl::open(index, &options)?).0)
+            Ok(Opened::opencl(OpenCl::open(card.index, &options)?).0)
         }
         // There are no cards of an API that this build is without.
         #[cfg(not(all(feature = "vulkan", feature = "opencl")))]

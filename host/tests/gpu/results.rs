@@ -32,7 +32,8 @@ fn check<T: Element>(group: &mut Group, op: ReduceOp, len: usize) {
 
 #[test]
 fn sums_of_all_sizes() {
-    let mut group = build(Group::builder().on(MIXED));
+    // Shares for all: software devices would get none beside CPU ranks on every core.
+    let mut group = build(Group::builder().on(MIXED).rates(vec![1e9; 4]));
     for len in [0, 1, 2, 3, 17, 1000, 1025, 70_001, 1 << 20] {
         check::<f32>(&mut group, Sum, len);
     }
@@ -40,7 +41,7 @@ fn sums_of_all_sizes() {
 
 #[test]
 fn small_types() {
-    let mut group = build(Group::builder().on(MIXED));
+    let mut group = build(Group::builder().on(MIXED).rates(vec![1e9; 4]));
     check::<bf16>(&mut group, Avg, 100_003);
     check::<F8E4M3>(&mut group, Sum, 100_003);
     check::<f16>(&mut group, Max, 33);
@@ -160,4 +161,12 @@ fn private_memory() {
     let members = group.into_members();
     let refused = members.into_iter().nth(2).map(|mut member| member.all_reduce(&mut tensor, Sum));
     assert!(matches!(refused, Some(Err(Error::Elsewhere(_, 2)))), "{refused:?}");
+}
+
+/// The group measures its devices when it is built; whatever it finds, the result is the same.
+#[test]
+fn measured_shares() {
+    for on in [MIXED, "vulkan:0,opencl:0", "opencl:0,opencl:0,cpu"] {
+        check::<f32>(&mut build(Group::builder().on(on)), Sum, 300_000);
+    }
 }

@@ -1,7 +1,7 @@
 //! `cargo xtask demo`: the main job, on real data, checked against bits that were made elsewhere.
 //!
-//! Four ranks sum the gradients of `host/data/digits-mlp`, first on the CPU, then two of them as GPUs,
-//! one through each API (software drivers do). Both results must have the bits that numpy wrote for
+//! Four ranks sum the gradients of `host/data/digits-mlp`, first on the CPU, then two of them as
+//! GPUs, one through each API (software drivers do). Both results must have the bits that numpy wrote for
 //! the canonical order (`host/data/README.md`).
 
 use crate::project::Project;
@@ -49,7 +49,8 @@ fn reduce(project: &Project, tool: &Path, output: &Path, on: &str) -> Result<()>
     }
     let mut reduce = Command::new(tool);
     reduce.current_dir(&project.root);
-    reduce.args(["reduce", "--on", on, "--op", "sum"]);
+    // Equal shares: left to the planner, software devices would not fold at all.
+    reduce.args(["reduce", "--on", on, "--op", "sum", "--algo", "direct", "--chunk", "16KiB"]);
     reduce.args((0..RANKS).map(|r| format!("{DATA}/rank{r}.safetensors")));
     reduce.arg("-o").arg(output).arg("--verify");
     eprintln!("$ {}", cmd::shown(&reduce));

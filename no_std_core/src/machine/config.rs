@@ -44,8 +44,8 @@ pub struct Config {
     pub puts: RankSet,
     /// Input and output are the same buffer (each chunk at the same place).
     pub in_place: bool,
-    /// Peers cannot reach the input where it is, as in memory of a GPU: a chunk of it is copied to a
-    /// scratch slot before it is sent.
+    /// Peers cannot reach the input where it is, as in memory of a GPU: a chunk of it is copied to
+    /// a scratch slot before it is sent.
     pub input_private: bool,
     /// The same for the output. Nobody else can write into it either: `puts` is empty then.
     pub output_private: bool,

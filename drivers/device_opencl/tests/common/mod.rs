@@ -24,9 +24,10 @@ pub struct Harness {
 struct Line([u8; 64]);
 
 impl Harness {
-    /// Opens the first device; `own` works on memory of the device, otherwise on the host's.
+    /// Opens the first device, or the one that `UNISONO_OPENCL` says; `own` works on memory of the device, otherwise on the host's.
     pub fn open(options: &Options, own: bool) -> Self {
-        let memory = Memory::new(OpenCl::open(0, options).unwrap());
+        let index = std::env::var("UNISONO_OPENCL").map_or(0, |n| n.parse().unwrap());
+        let memory = Memory::new(OpenCl::open(index, options).unwrap());
         let gpu = Gpu::open(&memory, &unisono_gpu::Options::default()).unwrap();
         eprintln!("{:?}", gpu.card());
         Self { gpu, memory, own, allocations: Vec::new(), blocks: Vec::new() }

@@ -27,7 +27,8 @@ pub struct DeviceArgs {
           value_parser = clap::value_parser!(u16).range(1..=16))]
     sources: u16,
     /// Size of each source
-    #[arg(short = 'b', long, value_name = "SIZE", default_value = "16M", value_parser = args::bytes)]
+    #[arg(short = 'b', long, value_name = "SIZE", default_value = "16M",
+          value_parser = args::bytes)]
     bytes: u64,
     /// Time to spend on each row
     #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = args::duration)]
@@ -65,7 +66,7 @@ struct Rate {
     rate: f64,
     /// Over the rate of the copy.
     of_copy: f64,
-    /// Seconds from the first call to its result: the compiler's, if the kernel is not in its cache.
+    /// Seconds from the first call to its result: the compiler's, unless it has the kernel cached.
     first: f64,
 }
 
