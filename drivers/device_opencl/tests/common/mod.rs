@@ -24,7 +24,8 @@ pub struct Harness {
 struct Line([u8; 64]);
 
 impl Harness {
-    /// Opens the first device, or the one that `UNISONO_OPENCL` says; `own` works on memory of the device, otherwise on the host's.
+    /// Opens the first device, or the one that `UNISONO_OPENCL` says; `own` works on memory of the
+    /// device, otherwise on the host's.
     pub fn open(options: &Options, own: bool) -> Self {
         let index = std::env::var("UNISONO_OPENCL").map_or(0, |n| n.parse().unwrap());
         let memory = Memory::new(OpenCl::open(index, options).unwrap());
