@@ -1,9 +1,9 @@
 //! What a rank is: the CPU, or a GPU through Vulkan or OpenCL.
 //!
-//! * [`spec`]: how devices are named (`cpu`, `vulkan:0`, `opencl:NAME`, `auto`);
-//! * [`catalog`]: which devices there are, and which cards two APIs see;
-//! * [`any`]: one type for all of them, for the engine: no call on the data path is virtual;
-//! * [`store`]: the memory of an open device, which all members on it share;
+//! * `spec`: how devices are named (`cpu`, `vulkan:0`, `opencl:NAME`, `auto`);
+//! * `catalog`: which devices there are, and which cards two APIs see;
+//! * `any`: one type for all of them, for the engine: no call on the data path is virtual;
+//! * `store`: the memory of an open device, which all members on it share;
 //! * [`rates`]: how fast each device folds, for the planner;
 //! * [`speed`]: what a device does by itself.
 
