@@ -1,5 +1,6 @@
 //! Memory that kernels and copies work on.
 
+use crate::error::Device;
 use crate::owned::{ClBuffer, ClContext, ClEvent, ClQueue, Owned};
 use opencl3::command_queue::{enqueue_unmap_mem_object, finish};
 use opencl3::memory::svm_free;
@@ -92,12 +93,12 @@ impl Buffer {
     }
 
     /// Checks that a span lies in the buffer.
-    pub(crate) fn check(&self, offset: u64, bytes: u64, device: &str) -> Result<(), GpuError> {
+    pub(crate) fn check(&self, offset: u64, bytes: u64, device: &Device) -> Result<(), GpuError> {
         if offset.checked_add(bytes).is_some_and(|end| end <= self.bytes) {
             return Ok(());
         }
         Err(GpuError::Address {
-            device: device.to_owned(),
+            device: device.name(),
             start: offset as usize,
             bytes,
             text: "the span ends after its buffer",

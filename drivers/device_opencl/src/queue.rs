@@ -99,7 +99,7 @@ impl OpenClQueue {
         unsafe { set_kernel_arg(kernel, 0, bytes.len(), bytes.as_ptr().cast()) }.map_err(failed)?;
         let mut index = 1;
         for span in spans {
-            span.buffer.check(span.offset, span.bytes, &name.name())?;
+            span.buffer.check(span.offset, span.bytes, name)?;
             let set = match span.buffer.kernel_handle() {
                 // SAFETY: the argument is a pointer, the address is of shared virtual memory.
                 Some(Handle::Address(start)) => unsafe {
@@ -225,7 +225,7 @@ impl Queue for OpenClQueue {
     ) -> Result<(), GpuError> {
         self.check()?;
         for span in [&from, &to] {
-            span.buffer.check(span.offset, from.bytes, &self.cl.name().name())?;
+            span.buffer.check(span.offset, from.bytes, self.cl.name())?;
         }
         if from.bytes == 0 {
             return Ok(());

@@ -1,7 +1,6 @@
 // The kernels for Vulkan: built once for each of the modules in src/kernel/spirv.rs.
 #version 450
 #extension GL_GOOGLE_include_directive : require
-#extension GL_EXT_control_flow_attributes : require
 
 #include "lang_glsl.h"
 #include "spans_glsl.h"

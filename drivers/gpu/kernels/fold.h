@@ -168,7 +168,7 @@ FOLD_KERNEL {
     value v[16];
     EACH_SOURCE(LOAD)
     uint result = 0u;
-    UNROLL for (uint lane = 0u; lane < LANES; lane++) {
+    for (uint lane = 0u; lane < LANES; lane++) {
         int element = first + INT(lane);
         int inside = limit(element, 0, INT(COUNT) - 1);
         EACH_SOURCE(DECODE)

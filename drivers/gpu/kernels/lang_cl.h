@@ -32,8 +32,6 @@ FN pair from_u64(ulong number) {
 // A number that is not contracted with others: what the pragma says for all.
 #define EXACT
 
-#define UNROLL _Pragma("unroll")
-
 // Zero bits above the highest bit that is set; 32 for 0.
 #define LEADING_ZEROS(x) clz((uint)(x))
 

@@ -26,8 +26,6 @@
 // A number that is not contracted with others (to a fused multiply-add).
 #define EXACT precise
 
-#define UNROLL [[unroll]]
-
 // Zero bits above the highest bit that is set; 32 for 0.
 #define LEADING_ZEROS(x) uint(31 - findMSB(x))
 

@@ -22,7 +22,6 @@ typedef struct {
 #define INT(x) ((int)(x))
 #define FLOAT(x) ((float)(x))
 #define EXACT
-#define UNROLL
 #define LEADING_ZEROS(x) ((x) == 0 ? 32u : (uint)__builtin_clz(x))
 
 #define SAME_BITS(name, from, to) \
