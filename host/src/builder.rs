@@ -8,6 +8,7 @@ use crate::failures::Failures;
 use crate::group::Group;
 use crate::member::{CALLS_MAX, MEMBERS_MAX, Member, Shared};
 use crate::planner::{Choice, PlanOptions, WINDOW_MAX};
+use crate::seat::Seat;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -124,7 +125,7 @@ impl GroupBuilder {
         self
     }
 
-    /// How long a call may take before it is given up on all ranks.
+    /// How long a call may go without any progress before it is given up on all ranks.
     #[must_use]
     pub const fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
@@ -173,8 +174,10 @@ impl GroupBuilder {
         let shared = Shared { options, timeout, started, devices: open, failures, interrupt };
         let shared = Arc::new(shared);
         let ends = fabric(usize::from(members), CALLS_MAX, WINDOW_MAX);
+        let mut seats = Seat::row(usize::from(members)).into_iter().flatten();
         let members = on.into_iter().zip(ends).zip(0..);
-        let member = |((device, ends), rank)| Member::new(rank, shared.clone(), device, ends);
+        let member =
+            |((device, ends), rank)| Member::new(rank, shared.clone(), device, ends, seats.next());
         Group { members: members.map(member).collect() }
     }
 

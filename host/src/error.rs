@@ -79,8 +79,8 @@ pub enum Error {
     },
     /// A rank waited too long.
     #[error(
-        "rank {rank} gave up after {after:?}: it was waiting for rank {waiting_for} to send {} of \
-         chunk {chunk}; is that rank alive, and did it make the call?",
+        "rank {rank} gave up after {after:?} without any progress: it was waiting for rank \
+         {waiting_for} to send {} of chunk {chunk}; is that rank alive, and did it make the call?",
         phase_name(phase)
     )]
     Deadline {
@@ -92,7 +92,7 @@ pub enum Error {
         chunk: u64,
         /// What it waited for.
         phase: Phase,
-        /// The group's time limit.
+        /// The group's time limit: how long a call may go without progress.
         after: Duration,
     },
     /// A rank's caller gave the call up.

@@ -27,6 +27,7 @@ mod member;
 mod memory;
 mod pending;
 mod planner;
+mod seat;
 mod tensor;
 mod wait;
 

@@ -8,6 +8,7 @@ use crate::failures::Failures;
 use crate::memory::Slots;
 use crate::pending::Held;
 use crate::planner::{Plan, PlanOptions, WINDOW_MAX};
+use crate::seat::Seat;
 use crate::wait::{Patience, Waiter};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -87,11 +88,15 @@ pub struct Member {
     device: Option<Opened>,
     bell: Arc<Bell>,
     patience: Patience,
+    seat: Option<Seat>,
     engine: Box<HostEngine>,
     // Behind the engine, which waits for its device when it is dropped.
     scratch: [Slots; CALLS_MAX],
     last: Option<Prepared>,
-    now: unisono_core::Instant,
+    /// Something has happened since the last look at the clock.
+    worked: bool,
+    /// The call that has a deadline.
+    armed: Option<u64>,
     held: Vec<Held>,
 }
 
@@ -101,6 +106,7 @@ impl Member {
         shared: Arc<Shared>,
         (device, on): (AnyDevice, Option<Opened>),
         (links, bell): (Vec<Option<SpanLink<HostPtr>>>, Arc<Bell>),
+        seat: Option<Seat>,
     ) -> Self {
         let patience = Patience::new(links.len(), on.as_ref().is_some_and(Opened::is_software));
         let links = links.into_iter().collect();
@@ -110,10 +116,12 @@ impl Member {
             device: on,
             bell,
             patience,
+            seat,
             engine: Box::new(Engine::new(rank, 0, device, links)),
             scratch: [const { Slots::empty() }; CALLS_MAX],
             last: None,
-            now: unisono_core::Instant::ZERO,
+            worked: false,
+            armed: None,
             held: Vec::new(),
         }
     }
@@ -254,9 +262,9 @@ impl Member {
     pub(crate) fn finish(&mut self, op_id: u64) -> Result<(), Error> {
         let mut waiter = Waiter::new(self.patience, self.shared.started);
         loop {
-            if self.engine.poll() {
-                waiter.reset();
-            } else if let Some(now) = waiter.idle(&self.bell) {
+            let time =
+                if self.work() { waiter.busy() } else { waiter.idle(&self.bell, &mut self.seat) };
+            if let Some(now) = time {
                 self.pass_time(op_id, now);
             }
             if let Some(result) = self.engine.result(op_id) {
@@ -267,7 +275,7 @@ impl Member {
 
     /// Does what can be done now; the call's result if it is over.
     pub(crate) fn poll(&mut self, op_id: u64) -> Option<Result<(), Error>> {
-        if !self.engine.poll() {
+        if !self.work() {
             self.pass_time(op_id, self.now());
         }
         self.engine.result(op_id).map(|result| self.verdict(op_id, result))
@@ -275,7 +283,13 @@ impl Member {
 
     /// Does what can be done now.
     pub(crate) fn progress(&mut self) {
-        self.engine.poll();
+        self.work();
+    }
+
+    fn work(&mut self) -> bool {
+        let worked = self.engine.poll();
+        self.worked |= worked;
+        worked
     }
 
     /// Has the call's result come?
@@ -283,7 +297,8 @@ impl Member {
         self.engine.is_over(op_id)
     }
 
-    /// The time limit of a call counts from the first time that somebody waits for it.
+    /// The time limit of a call counts from the first time that somebody waits for it, and again
+    /// after every progress.
     fn pass_time(&mut self, op_id: u64, now: unisono_core::Instant) {
         self.now = now;
         self.engine.arm(op_id, now.saturating_add(self.shared.timeout));

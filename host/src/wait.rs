@@ -1,5 +1,6 @@
 //! How a member waits: first spin, then let others run, then sleep.
 
+use crate::seat::Seat;
 use std::time::Instant;
 use unisono_link_span::Bell;
 
@@ -29,6 +30,7 @@ pub(crate) struct Waiter {
     patience: Patience,
     started: Instant,
     idle: u32,
+    busy: u32,
 }
 
 /// Rounds before the first pause.
@@ -37,18 +39,24 @@ const EAGER: u32 = 20;
 /// Reading the clock costs as much as a small message: it is read once in so many idle rounds.
 const CLOCK_EVERY: u32 = 64;
 
+/// Busy rounds between two looks at the clock; a round is up to 64 chunks.
+const BUSY_ROUNDS: u32 = 16;
+
 impl Waiter {
     pub const fn new(patience: Patience, started: Instant) -> Self {
-        Self { patience, started, idle: 0 }
+        Self { patience, started, idle: 0, busy: 0 }
     }
 
-    /// Something happened.
-    pub fn reset(&mut self) {
+    /// Something happened. Returns the time now and then: a call in which there is always something
+    /// to do has to look at its deadline and at the caller's wish to stop as well.
+    pub fn busy(&mut self) -> Option<unisono_core::Instant> {
         self.idle = 0;
+        self.busy = self.busy.wrapping_add(1);
+        self.busy.is_multiple_of(BUSY_ROUNDS).then(|| self.now())
     }
 
     /// Nothing happened: waits a little. Returns the time if it is worth looking at deadlines.
-    pub fn idle(&mut self, bell: &Bell) -> Option<unisono_core::Instant> {
+    pub fn idle(&mut self, bell: &Bell, seat: &mut Option<Seat>) -> Option<unisono_core::Instant> {
         self.idle = self.idle.saturating_add(1);
         let Patience { spins, yields } = self.patience;
         let asleep = self.idle > spins + yields;
@@ -57,6 +65,11 @@ impl Waiter {
         } else if self.idle <= spins {
             std::hint::spin_loop();
         } else if !asleep {
+            if self.idle == spins + 1
+                && let Some(seat) = seat
+            {
+                seat.settle();
+            }
             std::thread::yield_now();
         } else {
             bell.sleep();

@@ -2,7 +2,10 @@
 
 mod world;
 
+use unisono_core::machine::{Action, Machine, Payload, Room};
+use unisono_core::route::Rank;
 use unisono_core::schedule::{Aggregators, Owners};
+use unisono_core::wire::frame::{Body, Header};
 use unisono_core::{Kind, Schedule};
 use world::{Case, Join, Joins, Turns, World};
 
@@ -84,4 +87,41 @@ fn windows_outlast_partial_folds() {
         world.run(&case);
         assert_eq!(world.puts, 5 * puts, "{sources_max} sources, {dests_max} destinations");
     }
+}
+
+/// Room for everything.
+struct Roomy;
+
+impl Room for Roomy {
+    fn send(&mut self, _: Rank) -> bool {
+        true
+    }
+
+    fn device(&mut self) -> bool {
+        true
+    }
+}
+
+/// Rank 1 waits for chunk 1 of rank 0: a device that computes in rank 0's thread must not fold
+/// chunk 0 first, although rank 1's part of it is here already.
+#[test]
+fn frames_go_out_before_folds() {
+    let mut case = Case::new(direct(2), Kind::AllReduce, 2, 2);
+    case.eager = 2;
+    let mut machines = [0, 1].map(|rank| {
+        let mut machine = Machine::<u64, 4, 16, 2>::new();
+        machine.start(&case.config(rank, 1), u64::MAX).unwrap();
+        machine
+    });
+    let Some(Action::Send { data, .. }) = machines[1].poll_action(&mut Roomy) else {
+        panic!("rank 1 has something to send");
+    };
+    assert_eq!(data.chunk, 0);
+    let print = machines[1].fingerprint();
+    let header = Header { epoch: 7, op: 1, from: 1, print, body: Body::Data(data) };
+    let payload = Payload::At { mem: 0, window: None, handle: 0 };
+    assert!(machines[0].handle_frame(&header, Some(payload), None));
+    let mut first = || machines[0].poll_action(&mut Roomy);
+    assert!(matches!(first(), Some(Action::Send { data, .. }) if data.chunk == 1));
+    assert!(matches!(first(), Some(Action::Fold { .. })));
 }

@@ -225,7 +225,7 @@ where
         }
     }
 
-    /// Sets the deadline of a call that was begun without one.
+    /// Sets or moves the deadline of a call.
     pub fn arm(&mut self, op_id: u64, deadline: Instant) {
         if let Some(slot) = self.slot_mut(op_id) {
             slot.machine.arm(deadline);

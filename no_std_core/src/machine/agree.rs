@@ -1,6 +1,6 @@
 //! Agreement on the fingerprint by dissemination, for calls in which data alone does not connect
-//! every rank with every other: broadcast, reduce, barrier, calls that move nothing and calls so
-//! short that an aggregator has nothing to do.
+//! every rank with every other: broadcast, reduce, barrier, calls that move nothing, calls so short
+//! that an aggregator has nothing to do, and several aggregators, which never hear of each other.
 //!
 //! In round j rank r tells `r + 2^j` and hears from `r - 2^j`; round j is sent only when all
 //! rounds below it have been heard. After `ceil(log2 n)` rounds everybody has, directly or through
@@ -20,13 +20,12 @@ pub(super) fn is_connected(cfg: &Config) -> bool {
     let alone = cfg.layout.ranks == 1;
     let everyone = match &cfg.schedule {
         _ if alone => cfg.schedule.members(1) == 1,
-        Schedule::Star(aggregators) => chunks >= u64::from(aggregators.count()),
+        Schedule::Star(aggregators) => aggregators.count() == 1,
         Schedule::Direct(owners) if owners.aggregators() > 0 => {
             let table = owners.table();
             let used = &table[..chunks.min(table.len() as u64) as usize];
-            let first = owners.ranks();
-            let works = |a: u16| used.iter().any(|&o| u16::from(o) == first + a);
-            kind == Kind::AllReduce && (0..owners.aggregators()).all(works)
+            let works = used.iter().any(|&o| u16::from(o) == owners.ranks());
+            kind == Kind::AllReduce && owners.aggregators() == 1 && works
         }
         _ => true,
     };

@@ -3,7 +3,7 @@
 use super::action::{Arrival, Payload, Place, Released, Status};
 use super::config::Config;
 use super::lane::{Job, Lane, Segment};
-use super::{Machine, unweighted};
+use super::{ASK_AFTER, Machine, unweighted};
 use crate::fold::Form;
 use crate::route::{Move, Rank};
 use crate::time::Instant;
@@ -282,7 +282,14 @@ impl<M: Copy, const W: usize, const R: usize, const P: usize> Machine<M, W, R, P
     /// Time has passed.
     pub fn handle_timeout(&mut self, now: Instant) {
         let Some(cfg) = &self.cfg else { return };
-        if self.status != Status::Running || cfg.deadline.is_none_or(|d| now < d) {
+        if self.status != Status::Running {
+            return;
+        }
+        let seen = *self.seen.get_or_insert(now);
+        if self.unasked.is_none() && now >= seen.saturating_add(ASK_AFTER) {
+            self.unasked = Some(self.others());
+        }
+        if cfg.deadline.is_none_or(|d| now < d) {
             return;
         }
         let rank = cfg.rank;

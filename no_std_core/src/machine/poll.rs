@@ -47,6 +47,15 @@ impl<M: Copy, const W: usize, const R: usize, const P: usize> Machine<M, W, R, P
             self.settle();
             return Some(Action::Control { to, body: Body::Agree { round } });
         }
+        if let Some(unasked) = &mut self.unasked
+            && let Some(to) = ranks(*unasked).find(|&to| room.send(to))
+        {
+            *unasked &= !(1 << to);
+            let peer = self.peers.get_mut(usize::from(to))?;
+            peer.told = peer.granted;
+            let body = Body::Credit { limit: peer.granted };
+            return Some(Action::Control { to, body });
+        }
         if !self.stale_limits {
             return None;
         }
@@ -72,13 +81,38 @@ impl<M: Copy, const W: usize, const R: usize, const P: usize> Machine<M, W, R, P
         None
     }
 
+    /// Frames go first: a peer may be waiting for one that a later chunk could send now, and a
+    /// device that computes in the calling thread would hold it back for a whole fold.
     fn work(&mut self, room: &mut impl Room) -> Option<Action<M>> {
+        if self.opened - self.base > 1 {
+            let sends = self.lanes_work(&mut SendsOnly(room));
+            if sends.is_some() {
+                return sends;
+            }
+        }
+        self.lanes_work(room)
+    }
+
+    fn lanes_work(&mut self, room: &mut impl Room) -> Option<Action<M>> {
         let cfg = self.cfg.as_ref()?;
         let window = u64::from(cfg.window);
         (self.base..self.opened).find_map(|chunk| {
             let at = chunk.checked_rem(window)? as usize;
             self.lanes.get_mut(at)?.next(at, cfg, self.source, &mut self.peers, room)
         })
+    }
+}
+
+/// Room for frames, none for jobs.
+struct SendsOnly<'a, T>(&'a mut T);
+
+impl<T: Room> Room for SendsOnly<'_, T> {
+    fn send(&mut self, to: Rank) -> bool {
+        self.0.send(to)
+    }
+
+    fn device(&mut self) -> bool {
+        false
     }
 }
 

@@ -35,7 +35,7 @@ pub struct GroupArgs {
     /// Chunks in flight, 1 to 16 [default: as many as fit]
     #[arg(long, value_name = "W")]
     pub window: Option<u16>,
-    /// Give a call up after this time
+    /// Give a call up after this time without any progress
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
     pub timeout: Duration,
 }
