@@ -6,7 +6,7 @@ use crate::device::{Catalog, DeviceSpec, Opened};
 use crate::error::Error;
 use crate::failures::Failures;
 use crate::group::Group;
-use crate::member::{CALLS_MAX, MEMBERS_MAX, Member, Shared};
+use crate::member::{CALLS_MAX, MEMBERS_MAX, Member};
 use crate::planner::{Choice, PlanOptions, WINDOW_MAX};
 use crate::seat::Seat;
 use std::sync::Arc;
@@ -38,6 +38,18 @@ pub struct GroupBuilder {
     rates: Option<Vec<f64>>,
     timeout: Duration,
     interrupt: Option<Arc<AtomicBool>>,
+}
+
+/// What all members of a group know.
+pub(crate) struct Shared {
+    pub options: PlanOptions,
+    pub timeout: Duration,
+    pub started: Instant,
+    /// All open GPUs of the group, each once.
+    pub devices: Vec<Opened>,
+    pub failures: Failures,
+    /// Cancels the calls that are waited for.
+    pub interrupt: Option<Arc<AtomicBool>>,
 }
 
 impl GroupBuilder {

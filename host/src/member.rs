@@ -1,18 +1,17 @@
 //! One rank of a group: makes calls, drives the engine.
 
+use crate::builder::Shared;
 use crate::call::Call;
 use crate::device::Opened;
 use crate::device::any::AnyDevice;
 use crate::error::Error;
-use crate::failures::Failures;
 use crate::memory::Slots;
 use crate::pending::Held;
-use crate::planner::{Plan, PlanOptions, WINDOW_MAX};
+use crate::planner::{Plan, WINDOW_MAX};
 use crate::seat::Seat;
 use crate::wait::{Patience, Waiter};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
 use unisono_core::Layout;
 use unisono_core::machine::Config;
 use unisono_core::wire::frame::Abort;
@@ -64,18 +63,6 @@ pub(crate) struct Memory {
     pub output: *mut u8,
     /// The result replaces the input (of an all-gather and a reduce-scatter: in its own block).
     pub in_place: bool,
-}
-
-/// What all members of a group know.
-pub(crate) struct Shared {
-    pub options: PlanOptions,
-    pub timeout: Duration,
-    pub started: Instant,
-    /// All open GPUs of the group, each once.
-    pub devices: Vec<Opened>,
-    pub failures: Failures,
-    /// Cancels the calls that are waited for.
-    pub interrupt: Option<Arc<AtomicBool>>,
 }
 
 /// One rank of a [`Group`](crate::Group); belongs to one thread at a time.
@@ -300,8 +287,10 @@ impl Member {
     /// The time limit of a call counts from the first time that somebody waits for it, and again
     /// after every progress.
     fn pass_time(&mut self, op_id: u64, now: unisono_core::Instant) {
-        self.now = now;
-        self.engine.arm(op_id, now.saturating_add(self.shared.timeout));
+        if std::mem::take(&mut self.worked) || self.armed != Some(op_id) {
+            self.engine.arm(op_id, now.saturating_add(self.shared.timeout));
+            self.armed = Some(op_id);
+        }
         self.engine.handle_time(now);
         let interrupt = self.shared.interrupt.as_ref();
         if interrupt.is_some_and(|flag| flag.load(Ordering::Relaxed)) {

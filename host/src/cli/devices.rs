@@ -148,13 +148,14 @@ fn version(card: &Card) -> String {
 
 /// Arithmetic by what it means for whoever reads.
 fn arithmetic(found: Arithmetic) -> Vec<Feature> {
-    let Arithmetic { native_f32, normal_f32, native_f64, native_i64, storage_8, .. } = found;
+    let Arithmetic { native_f32, normal_f32, native_f64, native_i64, storage_8, narrow } = found;
     [
         ("f32 add and multiply are the device's own", native_f32),
         ("they are, but for subnormals", normal_f32),
         ("f64 add, multiply and divide are the device's own", native_f64),
         ("64-bit integers are the device's own", native_i64),
         ("8-bit loads and stores", storage_8),
+        ("small elements are loaded one by one", narrow),
     ]
     .map(|(name, has)| Feature { name, has })
     .into()

@@ -131,9 +131,10 @@ pub fn packed(folder: &Path, options: &Options) -> Result<()> {
         }
     };
     // The rates first: they tell most, and take seconds.
-    for Seen { on, .. } in &seen {
+    for Seen { on, software } in &seen {
         let mut bench = Command::new(&tool);
-        check(format!("rates of {on}"), bench.args(["bench", "device", on]));
+        let size = if *software { "1M" } else { "64M" };
+        check(format!("rates of {on}"), bench.args(["bench", "device", on, "-b", size]));
     }
     let group = seen.iter().fold("cpu".to_owned(), |all, Seen { on, .. }| format!("{all},{on}"));
     for size in ["4K", "1M", "64M"] {
