@@ -4,8 +4,8 @@
 //! * `catalog`: which devices there are, and which cards two APIs see;
 //! * `any`: one type for all of them, for the engine: no call on the data path is virtual;
 //! * `store`: the memory of an open device, which all members on it share;
-//! * [`rates`]: how fast each device folds, for the planner;
-//! * [`speed`]: what a device does by itself.
+//! * `rates`: how fast each device folds, for the planner;
+//! * `speed`: what a device does by itself.
 
 pub(crate) mod any;
 pub(crate) mod catalog;
