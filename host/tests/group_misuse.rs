@@ -289,10 +289,10 @@ fn refused_calls_have_their_own_errors() {
     assert_eq!(three.map_err(|e| e.to_string()), Err("3 tensors for 2 ranks".into()));
     group
         .run(|m| {
-            let error = m.start(&sum(DType::F32, 4), vec![1u8; 16]).err();
-            assert_eq!(error, Some(Error::Type { call: DType::F32, tensor: DType::U8 }));
+            let error = m.start(&sum(DType::F32, 4), vec![1u16; 8]).err();
+            assert_eq!(error, Some(Error::Type { call: DType::F32, tensor: DType::U16 }));
             let text = error.map(|e| e.to_string());
-            assert_eq!(text.as_deref(), Some("the call is on f32, the tensor u8"));
+            assert_eq!(text.as_deref(), Some("the call is on f32, the tensor u16"));
             let errors = [Some(BitXor), None].map(|op| {
                 let call = Call { op, ..Call::new(Kind::AllReduce, DType::F32, 1) };
                 m.run_in_place(&call, &mut [0; 4]).expect_err("no such call").to_string()
