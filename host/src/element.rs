@@ -53,8 +53,8 @@ pub struct Reduction {
 pub enum Weight {
     /// For floating types (rounded to the accumulation type) and integers (must be whole).
     Float(f64),
-    /// For integers and floating types alike.
-    Int(i64),
+    /// For integers (from -2^63 to 2^63 - 1, for `u64` to 2^64 - 1) and floating types alike.
+    Int(i128),
 }
 
 /// `PreMulSum`: this rank's contribution times a weight, then the sum over the ranks.
@@ -74,20 +74,58 @@ impl From<Weighted> for Reduction {
 }
 
 impl Reduction {
-    /// The weight as the core wants it for this type; `None` if an integer type got a fraction.
+    /// The weight as the core wants it for this type; `None` if it is no whole number, or none of
+    /// 64 bits, and the type is an integer.
     #[must_use]
     pub fn scalar(&self, dtype: DType) -> Option<Scalar> {
         match (self.weight, dtype.is_float()) {
             (None, _) => Some(Scalar::one(dtype)),
             (Some(Weight::Float(w)), true) => Some(Scalar::from_f64(w)),
             (Some(Weight::Int(w)), true) => Some(Scalar::from_f64(w as f64)),
-            (Some(Weight::Int(w)), false) => Some(Scalar::from_i64(w)),
+            (Some(Weight::Int(w)), false) => integer(w, dtype),
             (Some(Weight::Float(w)), false) => {
-                let whole = w as i64;
-                // 2^63 and more become the largest integer, which is another number.
-                let fits = whole as f64 == w && w < 9_223_372_036_854_775_808.0;
-                fits.then_some(Scalar::from_i64(whole))
+                let whole = w as i128;
+                // What does not fit 128 bits became another number, too large for 64 bits as well.
+                if whole as f64 == w { integer(whole, dtype) } else { None }
             }
         }
+    }
+}
+
+/// A whole weight for an integer type. Every type takes the integers of 64 bits with a sign, modulo
+/// its width; larger ones would change their sign in all types but one.
+fn integer(weight: i128, dtype: DType) -> Option<Scalar> {
+    match (i64::try_from(weight), u64::try_from(weight)) {
+        (Ok(weight), _) => Some(Scalar::from_i64(weight)),
+        (_, Ok(weight)) if dtype == DType::U64 => Some(Scalar(weight)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whole_weights_have_64_bits() {
+        let scalar = |weight, dtype| {
+            Reduction { op: ReduceOp::PreMulSum, weight: Some(weight) }.scalar(dtype)
+        };
+        let two_63 = 9_223_372_036_854_775_808.0;
+        for weight in [Weight::Float(two_63), Weight::Int(1 << 63)] {
+            assert_eq!(scalar(weight, DType::U64), Some(Scalar(1 << 63)));
+            for dtype in [DType::I64, DType::U32, DType::I8] {
+                assert_eq!(scalar(weight, dtype), None, "{dtype}");
+            }
+        }
+        for weight in [Weight::Float(-two_63), Weight::Int(-1 << 63)] {
+            assert_eq!(scalar(weight, DType::I64), Some(Scalar(1 << 63)));
+        }
+        for float in [0.5, -2.0 * two_63, 2.0 * two_63, 1e300, f64::INFINITY, f64::NAN] {
+            assert_eq!(scalar(Weight::Float(float), DType::U64), None, "{float}");
+            let same = scalar(Weight::Float(float), DType::F64);
+            assert_eq!(same, Some(Scalar::from_f64(float)));
+        }
+        assert_eq!(scalar(Weight::Int(1 << 64), DType::U64), None);
     }
 }

@@ -1,9 +1,11 @@
 //! What can go wrong, said so that the reader knows what to do.
 
+use crate::device::any::DeviceError;
 use std::time::Duration;
 use unisono_core::machine::ConfigError;
 use unisono_core::wire::frame::{Abort, Fingerprint, Phase};
 use unisono_core::{DType, Kind, ReduceOp};
+use unisono_gpu::GpuError;
 
 /// An error of a group or of one of its calls.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -33,9 +35,36 @@ pub enum Error {
         /// Bytes that it has.
         got: u64,
     },
+    /// A slice that is not as long as the tensor it is copied to or from.
+    #[error("the tensor has {has} elements, the slice {given}")]
+    Tensor {
+        /// Elements of the tensor.
+        has: usize,
+        /// Elements of the slice.
+        given: usize,
+    },
     /// A weight that the type cannot hold.
-    #[error("an integer tensor ({0}) needs a whole number as its weight")]
+    #[error(
+        "an integer tensor ({0}) needs a whole number from -2^63 to {most} as its weight",
+        most = largest(*.0)
+    )]
     Weight(DType),
+    /// A list of tensors that is not one a rank.
+    #[error("{tensors} tensors for {ranks} ranks")]
+    Tensors {
+        /// Tensors given.
+        tensors: usize,
+        /// Ranks of the group.
+        ranks: u16,
+    },
+    /// A tensor of another type than its call.
+    #[error("the call is on {call}, the tensor {tensor}")]
+    Type {
+        /// Type of the call.
+        call: DType,
+        /// Type of the tensor.
+        tensor: DType,
+    },
     /// As many calls are in flight as fit.
     #[error("{0} calls are in flight already: wait for the oldest one")]
     Busy(usize),
@@ -69,8 +98,8 @@ pub enum Error {
     },
     /// A rank waited too long.
     #[error(
-        "rank {rank} gave up after {after:?}: it was waiting for rank {waiting_for} to send {} of \
-         chunk {chunk}; is that rank alive, and did it make the call?",
+        "rank {rank} gave up after {after:?} without any progress: it was waiting for rank \
+         {waiting_for} to send {} of chunk {chunk}; is that rank alive, and did it make the call?",
         phase_name(phase)
     )]
     Deadline {
@@ -82,7 +111,7 @@ pub enum Error {
         chunk: u64,
         /// What it waited for.
         phase: Phase,
-        /// The group's time limit.
+        /// The group's time limit: how long a call may go without progress.
         after: Duration,
     },
     /// A rank's caller gave the call up.
@@ -96,9 +125,15 @@ pub enum Error {
     Device {
         /// Which rank.
         rank: u16,
-        /// The driver's own words (known on that rank only).
+        /// The driver's own words.
         text: String,
     },
+    /// A GPU, its driver or its loader says no, outside of a call.
+    #[error(transparent)]
+    Gpu(#[from] GpuError),
+    /// A tensor whose memory this rank's device cannot reach.
+    #[error("the tensor is in memory of {0}, and rank {1} is on another device")]
+    Elsewhere(String, u16),
     /// A rank's call could not begin there, so nobody's can.
     #[error("rank {0} could not begin this call: see that rank's own error")]
     Refused(u16),
@@ -126,9 +161,19 @@ pub enum Error {
     },
 }
 
+impl From<DeviceError> for Error {
+    fn from(error: DeviceError) -> Self {
+        match error {
+            DeviceError::Gpu(error) => Self::Gpu(*error),
+            // The CPU refuses only what makes no sense.
+            DeviceError::Cpu(error) => Self::Build(error.to_string()),
+        }
+    }
+}
+
 impl Error {
     /// From the reason that the group has agreed on.
-    pub(crate) fn from_abort(why: Abort, after: Duration, device: Option<String>) -> Self {
+    pub(crate) fn from_abort(why: Abort, after: Duration, device: String) -> Self {
         match why {
             Abort::Mismatch { a, a_print, b, b_print } => Self::Mismatch { a, a_print, b, b_print },
             Abort::Deadline { rank, waiting_for, chunk, phase } => {
@@ -136,10 +181,7 @@ impl Error {
             }
             Abort::Cancelled { rank } => Self::Cancelled(rank),
             Abort::PeerLost { rank } => Self::PeerLost(rank),
-            Abort::DeviceFailed { rank } => {
-                let text = device.unwrap_or_else(|| "see that rank's own error".into());
-                Self::Device { rank, text }
-            }
+            Abort::DeviceFailed { rank } => Self::Device { rank, text: device },
             Abort::Protocol { rank } => Self::Protocol(rank),
             Abort::Refused { rank } => Self::Refused(rank),
         }
@@ -170,6 +212,11 @@ fn plans(a: &Fingerprint, b: &Fingerprint) -> String {
     } else {
         String::new()
     }
+}
+
+/// The largest weight of an integer type.
+fn largest(dtype: DType) -> &'static str {
+    if dtype == DType::U64 { "2^64 - 1" } else { "2^63 - 1" }
 }
 
 const fn phase_name(phase: &Phase) -> &'static str {

@@ -1,48 +1,27 @@
 //! Groups of ranks in one process.
 
+use crate::builder::GroupBuilder;
+use crate::call::Call;
 use crate::element::{Element, Reduction};
 use crate::error::Error;
-use crate::member::{CALLS_MAX, Call, MEMBERS_MAX, Member};
-use crate::planner::{Choice, PlanOptions, WINDOW_MAX};
-use crate::seat::Seat;
+use crate::member::Member;
+use crate::memory::Block;
+use crate::tensor::{BufferMut, Tensor};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::time::{Duration, Instant};
-use unisono_core::{Kind, Order, Schedule};
-use unisono_link_span::fabric;
+use unisono_core::Kind;
+use unisono_gpu::Place;
 
-/// Sets up a [`Group`].
-#[derive(Clone, Debug)]
-pub struct GroupBuilder {
-    ranks: usize,
-    choice: Choice,
-    order: Order,
-    chunk: Option<u64>,
-    window: Option<u16>,
-    timeout: Duration,
-    interrupt: Option<Arc<AtomicBool>>,
-}
-
-/// A group whose ranks are CPU threads of this process.
+/// A group whose ranks are threads of this process, each on its device.
 pub struct Group {
-    members: Vec<Member>,
+    pub(crate) members: Vec<Member>,
 }
 
 impl Group {
     /// A builder with one CPU rank, the canonical order and a time limit of 30 seconds a call.
     #[must_use]
-    pub const fn builder() -> GroupBuilder {
-        GroupBuilder {
-            ranks: 1,
-            choice: Choice::Auto,
-            order: Order::Canonical,
-            chunk: None,
-            window: None,
-            timeout: Duration::from_secs(30),
-            interrupt: None,
-        }
+    pub fn builder() -> GroupBuilder {
+        GroupBuilder::new()
     }
 
     /// Ranks with data.
@@ -115,126 +94,122 @@ impl Group {
     ///
     /// # Errors
     /// [`Error`]; the tensors' content is undefined then.
-    pub fn all_reduce<T: Element>(
+    pub fn all_reduce<B: BufferMut + Send + ?Sized>(
         &mut self,
-        tensors: &mut [&mut [T]],
+        tensors: &mut [&mut B],
         op: impl Into<Reduction>,
     ) -> Result<(), Error> {
         let op = op.into();
         if tensors.len() != usize::from(self.ranks()) {
-            let text = format!("{} tensors for {} ranks", tensors.len(), self.ranks());
-            return Err(Error::Build(text));
+            return Err(Error::Tensors { tensors: tensors.len(), ranks: self.ranks() });
         }
         let kind = Kind::AllReduce;
-        let count = tensors.first().map_or(0, |t| t.len() as u64);
+        let count = tensors.first().map_or(0, |t| t.elements());
         let slots: Vec<_> = tensors.iter_mut().map(|t| std::sync::Mutex::new(&mut **t)).collect();
         self.run(|member| {
             let Some(slot) = slots.get(usize::from(member.rank())) else {
                 // An aggregator takes part in the same call without a tensor.
-                let weight = op.scalar(T::DTYPE).ok_or(Error::Weight(T::DTYPE))?;
-                let call = Call { op: Some(op.op), weight, ..Call::new(kind, T::DTYPE, count) };
+                let dtype = B::Element::DTYPE;
+                let weight = op.scalar(dtype).ok_or(Error::Weight(dtype))?;
+                let call = Call { op: Some(op.op), weight, ..Call::new(kind, dtype, count) };
                 return member.run_in_place(&call, &mut []);
             };
             let mut tensor = slot.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            member.all_reduce(&mut tensor, op)
+            member.all_reduce(&mut **tensor, op)
         })?;
         Ok(())
     }
-}
 
-impl GroupBuilder {
-    /// This many CPU ranks.
-    #[must_use]
-    pub const fn cpus(mut self, ranks: usize) -> Self {
-        self.ranks = ranks;
-        self
-    }
-
-    /// Always this schedule, instead of the planner's choice.
-    #[must_use]
-    pub fn schedule(mut self, schedule: Schedule) -> Self {
-        self.choice = Choice::Fixed(schedule);
-        self
-    }
-
-    /// Which orders of the fold are allowed; [`Order::Canonical`] by default.
-    #[must_use]
-    pub const fn order(mut self, order: Order) -> Self {
-        self.order = order;
-        self
-    }
-
-    /// Elements of a chunk, instead of the planner's choice.
-    #[must_use]
-    pub const fn chunk(mut self, elements: u64) -> Self {
-        self.chunk = Some(elements);
-        self
-    }
-
-    /// Chunks in flight, instead of the planner's choice.
-    #[must_use]
-    pub const fn window(mut self, chunks: u16) -> Self {
-        self.window = Some(chunks);
-        self
-    }
-
-    /// How long a call may take before it is given up on all ranks.
-    #[must_use]
-    pub const fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = timeout;
-        self
-    }
-
-    /// A flag that gives calls up: once it is true, whoever waits in a call cancels it on all ranks
-    /// ([`Error::Cancelled`]). For signal handlers and cancel buttons.
-    #[must_use]
-    pub fn interrupt(mut self, flag: Arc<AtomicBool>) -> Self {
-        self.interrupt = Some(flag);
-        self
-    }
-
-    /// Builds the group.
+    /// A tensor of `len` elements in memory of a rank's device, all zero: the fastest place for
+    /// what that rank brings to calls. It may outlive the group.
     ///
     /// # Errors
-    /// [`Error::Build`] if the group is empty or too large, or an option makes no sense.
-    pub fn build(self) -> Result<Group, Error> {
-        let ranks = u16::try_from(self.ranks).unwrap_or(u16::MAX);
-        let members = match &self.choice {
-            Choice::Fixed(schedule) => schedule.members(ranks),
-            Choice::Auto => ranks,
+    /// [`Error::Gpu`], [`Error::Memory`], or [`Error::Build`] if there is no such rank.
+    pub fn tensor<T: Element>(&self, rank: u16, len: usize) -> Result<Tensor<T>, Error> {
+        self.member(rank)?.tensor(len)
+    }
+
+    /// A buffer of the caller's as tensor of a rank, whose device has been given by
+    /// [`GroupBuilder::open`] with the same Vulkan device. It must not be used through vulkano
+    /// while a call of the group has it; what was written to it before must be complete.
+    ///
+    /// # Errors
+    /// [`Error::Gpu`] if it is a buffer of another device or of the wrong kind, [`Error::Build`] if
+    /// the rank is not on a Vulkan device.
+    #[cfg(feature = "vulkan")]
+    pub fn adopt_vulkan<T: Element>(
+        &self,
+        rank: u16,
+        buffer: crate::vulkan::vulkano::buffer::Subbuffer<[u8]>,
+    ) -> Result<Tensor<T>, Error> {
+        let member = self.member(rank)?;
+        member.adopt(|memory: &VulkanMemory| {
+            let buffer = memory.context().adopt(buffer)?;
+            memory.adopt(std::sync::Arc::new(buffer))
+        })
+    }
+
+    /// The same for a buffer of the caller's OpenCL context.
+    ///
+    /// # Errors
+    /// As for [`Group::adopt_vulkan`].
+    #[cfg(feature = "opencl")]
+    pub fn adopt_opencl<T: Element>(
+        &self,
+        rank: u16,
+        buffer: &crate::opencl::opencl3::memory::Buffer<T>,
+    ) -> Result<Tensor<T>, Error> {
+        let member = self.member(rank)?;
+        member.adopt(|memory: &OpenClMemory| {
+            let buffer = memory.context().adopt(buffer)?;
+            memory.adopt(std::sync::Arc::new(buffer))
+        })
+    }
+
+    fn member(&self, rank: u16) -> Result<&Member, Error> {
+        let member = self.members.get(usize::from(rank));
+        member.ok_or_else(|| Error::Build(format!("there is no rank {rank}")))
+    }
+}
+
+#[cfg(feature = "vulkan")]
+type VulkanMemory = std::sync::Arc<unisono_gpu::Memory<crate::vulkan::VulkanContext>>;
+#[cfg(feature = "opencl")]
+type OpenClMemory = std::sync::Arc<unisono_gpu::Memory<crate::opencl::OpenCl>>;
+
+impl Member {
+    /// A tensor of `len` elements in memory of this rank's device; see [`Group::tensor`].
+    ///
+    /// # Errors
+    /// [`Error::Gpu`], [`Error::Memory`].
+    pub fn tensor<T: Element>(&self, len: usize) -> Result<Tensor<T>, Error> {
+        let bytes = len.checked_mul(size_of::<T>()).ok_or(Error::Memory(usize::MAX))?;
+        let block = match self.device() {
+            Some(device) => Block::of(device, bytes, Place::Device, self.devices())?,
+            None => Block::host(bytes, self.devices()).map_err(|_| Error::Memory(bytes))?,
         };
-        let refuse = |text: String| Err(Error::Build(text));
-        if ranks == 0 {
-            return refuse("it has no rank; give at least one".into());
-        }
-        if usize::from(members) > MEMBERS_MAX {
-            return refuse(format!("{members} members; at most {MEMBERS_MAX} threads fit"));
-        }
-        if self.chunk == Some(0) {
-            return refuse("a chunk of 0 elements".into());
-        }
-        if self.window.is_some_and(|w| w == 0 || usize::from(w) > WINDOW_MAX) {
-            return refuse(format!("a window must be 1 to {WINDOW_MAX} chunks"));
-        }
-        let Self { choice, order, chunk, window, .. } = self;
-        let options = PlanOptions { ranks, choice, order, chunk, window };
-        let started = Instant::now();
-        let ends = fabric(usize::from(members), CALLS_MAX, WINDOW_MAX);
-        let mut seats = Seat::row(usize::from(members)).into_iter().flatten();
-        let member = |(rank, (links, bell))| {
-            let mut member = Member::new(
-                rank as u16,
-                options.clone(),
-                self.timeout,
-                links,
-                bell,
-                seats.next(),
-                started,
-            );
-            member.interrupt = self.interrupt.clone();
-            member
+        let mut tensor = Tensor::new(block, self.device().cloned(), len);
+        tensor.clear()?;
+        Ok(tensor)
+    }
+
+    /// A tensor in a buffer that the caller has.
+    #[cfg(any(feature = "vulkan", feature = "opencl"))]
+    fn adopt<T: Element, C: unisono_gpu::Context>(
+        &self,
+        take: impl FnOnce(
+            &std::sync::Arc<unisono_gpu::Memory<C>>,
+        ) -> Result<unisono_gpu::Allocation<C>, unisono_gpu::GpuError>,
+    ) -> Result<Tensor<T>, Error> {
+        let memory = self.device().and_then(|device| device.0.as_any().downcast_ref());
+        let Some(memory) = memory else {
+            let text = format!("rank {} is not on a device of that kind", self.rank());
+            return Err(Error::Build(text));
         };
-        Ok(Group { members: ends.into_iter().enumerate().map(member).collect() })
+        let buffer = take(memory)?;
+        let len = buffer.bytes() / size_of::<T>();
+        let block = Block::adopted(buffer.mem(), buffer.is_shared(), Box::new(buffer));
+        Ok(Tensor::new(block, self.device().cloned(), len))
     }
 }
 

@@ -15,23 +15,34 @@
 //! # }
 //! ```
 
+mod builder;
+mod call;
 mod calls;
+pub mod device;
 mod element;
 mod error;
+mod failures;
 mod group;
 mod member;
 mod memory;
 mod pending;
 mod planner;
-mod seat;
-mod wait;
+mod tensor;
 
+pub use builder::GroupBuilder;
+pub use call::Call;
+pub use device::{DeviceSpec, Opened};
 pub use element::{Element, F8E4M3, F8E5M2, Reduction, Weight, Weighted};
 pub use error::Error;
-pub use group::{Group, GroupBuilder};
+pub use group::Group;
 pub use half::{bf16, f16};
-pub use member::{Call, Member};
+pub use member::Member;
 pub use pending::{Pending, Promise, Worker};
 pub use planner::{Choice, Plan, PlanOptions};
+pub use tensor::{Buffer, BufferMut, Tensor};
 pub use unisono_core::ReduceOp::{Avg, BitAnd, BitOr, BitXor, Max, Min, Prod, Sum};
 pub use unisono_core::{DType, Kind, Order, ReduceOp, Scalar, Schedule, schedule};
+#[cfg(feature = "opencl")]
+pub use unisono_device_opencl as opencl;
+#[cfg(feature = "vulkan")]
+pub use unisono_device_vulkan as vulkan;

@@ -1,15 +1,107 @@
-//! Scratch memory that starts on cache lines and is only touched where it is used.
+//! Memory that the library allocates: scratch slots, and tensors of GPUs.
 
+use crate::device::Opened;
+use crate::device::store::Kept;
+use crate::error::Error;
+use memmap2::MmapMut;
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use unisono_driver::HostPtr;
+use unisono_gpu::{GpuError, Place};
 
 /// Where slots start.
 const ALIGN: usize = 128;
 
-/// A block of memory for scratch slots.
+/// Memory that GPUs reach where it is: a device's own, or whole pages of the host.
+pub(crate) struct Block {
+    pub start: HostPtr,
+    /// Can the host, and so peers, reach it?
+    pub shared: bool,
+    // Dropped first: what devices were told of is still there then.
+    _known: Vec<Kept>,
+    _kept: Kept,
+}
+
+impl Block {
+    /// Memory of a device, which the devices of peers are told of.
+    pub fn of(
+        device: &Opened,
+        bytes: usize,
+        place: Place,
+        peers: &[Opened],
+    ) -> Result<Self, GpuError> {
+        let piece = device.0.alloc(bytes, place)?;
+        let Some(peers) = piece.shared.then(|| peers.iter().filter(|peer| !peer.is(device))) else {
+            return Ok(Self::new(piece.start, false, Vec::new(), piece.kept));
+        };
+        // SAFETY: what is registered is dropped before the memory.
+        let known = peers.filter_map(|peer| unsafe { peer.0.register(piece.start, bytes) });
+        let known = known.collect();
+        Ok(Self::new(piece.start, true, known, piece.kept))
+    }
+
+    /// Zeros of the host, which these devices are told of.
+    pub fn host(bytes: usize, devices: &[Opened]) -> std::io::Result<Self> {
+        // A mapping of no bytes does not exist.
+        let mut pages = MmapMut::map_anon(bytes.max(1))?;
+        let start = HostPtr::new(pages.as_mut_ptr());
+        // SAFETY: what is registered is dropped before the memory.
+        let known = devices.iter().filter_map(|device| unsafe { device.0.register(start, bytes) });
+        let known = known.collect();
+        Ok(Self::new(start, true, known, Box::new(pages)))
+    }
+
+    /// Memory that somebody else has allocated.
+    #[cfg(any(feature = "vulkan", feature = "opencl"))]
+    pub fn adopted(start: HostPtr, shared: bool, kept: Kept) -> Self {
+        Self::new(start, shared, Vec::new(), kept)
+    }
+
+    fn new(start: HostPtr, shared: bool, known: Vec<Kept>, kept: Kept) -> Self {
+        Self { start, shared, _known: known, _kept: kept }
+    }
+}
+
+/// Where a member's scratch slots are.
+pub(crate) struct Slots {
+    heap: Scratch,
+    /// Memory that the member's GPU reaches well, and its bytes.
+    block: Option<(Block, usize)>,
+}
+
+impl Slots {
+    pub const fn empty() -> Self {
+        Self { heap: Scratch::empty(), block: None }
+    }
+
+    /// At least this many bytes; what was in them is lost if they have to grow, so nobody may be
+    /// using them then.
+    pub fn at_least(
+        &mut self,
+        bytes: usize,
+        device: Option<&Opened>,
+        peers: &[Opened],
+    ) -> Result<HostPtr, Error> {
+        let Some(device) = device else {
+            return self.heap.at_least(bytes).ok_or(Error::Memory(bytes));
+        };
+        if let Some((block, has)) = &self.block
+            && *has >= bytes
+        {
+            return Ok(block.start);
+        }
+        self.block = None;
+        let block = Block::of(device, bytes, Place::Pinned, peers)?;
+        let start = block.start;
+        self.block = Some((block, bytes));
+        Ok(start)
+    }
+}
+
+/// A block of memory for scratch slots of the CPU.
 ///
-/// It is allocated with a small alignment, and aligned here: then zeros come from the system
-/// untouched (`calloc`), and only the slots that are really used take real pages.
+/// It starts on cache lines and is only touched where it is used. It is allocated with a small
+/// alignment, and aligned here: then zeros come from the system untouched (`calloc`), and only the
+/// slots that are really used take real pages.
 #[derive(Debug)]
 pub(crate) struct Scratch {
     start: *mut u8,

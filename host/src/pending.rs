@@ -4,10 +4,12 @@
 //! something ([`Member::is_done`], [`Member::wait`] or any other call). A [`Worker`] owns a member
 //! on a thread of its own, so that calls go on by themselves; its results are futures.
 
-use crate::calls::{Output, bytes_mut};
+use crate::call::Call;
+use crate::calls::Output;
 use crate::element::Element;
 use crate::error::Error;
-use crate::member::{Call, Member};
+use crate::member::Member;
+use crate::tensor::BufferMut;
 use std::any::Any;
 use std::collections::VecDeque;
 use std::future::Future;
@@ -45,11 +47,8 @@ impl Member {
     /// error is, and the other ranks' calls fail as well.
     pub fn start<T: Element>(&mut self, call: &Call, tensor: Vec<T>) -> Result<Pending<T>, Error> {
         let mut tensor = tensor;
-        if call.dtype != T::DTYPE {
-            let text = format!("the call is on {}, the tensor {}", call.dtype, T::DTYPE);
-            return self.counted(Err(Error::Build(text)));
-        }
-        let memory = self.memory(call, Output::InPlace(bytes_mut(&mut tensor)));
+        self.same_type::<T>(call)?;
+        let memory = self.memory(call, Output::InPlace(tensor.span_mut()));
         let memory = self.counted(memory)?;
         // SAFETY: the tensor's heap block stays where it is and is kept in `held` until the call
         // is over; nobody can reach it meanwhile.

@@ -18,6 +18,10 @@ const ONE_SHOT_RANKS: u16 = 8;
 const CHUNK_MIN: u64 = 1 << 10;
 const CHUNK_MAX: u64 = 1 << 20;
 
+/// Smallest chunk where devices are not all the same: a GPU takes some 10 to 100 us to be told of
+/// one, whatever its size.
+const CHUNK_MIN_GPU: u64 = 1 << 16;
+
 /// Which schedule to use.
 #[expect(clippy::large_enum_variant, reason = "one a group, and a schedule is 300 bytes at most")]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -42,6 +46,8 @@ pub struct PlanOptions {
     pub chunk: Option<u64>,
     /// Chunks in flight; `None`: as many as there is room for.
     pub window: Option<u16>,
+    /// Who owns which share of an all-reduce, if the planner may choose; `None`: all the same.
+    pub owners: Option<Owners>,
 }
 
 /// How one call is carried out.
@@ -61,7 +67,8 @@ impl PlanOptions {
     /// Options with everything left to the planner.
     #[must_use]
     pub const fn new(ranks: u16) -> Self {
-        Self { ranks, choice: Choice::Auto, order: Order::Canonical, chunk: None, window: None }
+        let order = Order::Canonical;
+        Self { ranks, choice: Choice::Auto, order, chunk: None, window: None, owners: None }
     }
 
     /// The plan for a call.
@@ -100,20 +107,27 @@ impl PlanOptions {
 
     fn choose(&self, kind: Kind, dtype: DType, count: u64) -> Option<Schedule> {
         let bytes = count.saturating_mul(dtype.size() as u64);
-        if kind == Kind::AllReduce && bytes <= INLINE as u64 && self.ranks <= ONE_SHOT_RANKS {
+        // Where devices differ, the fastest one is sooner ready with it than the slowest.
+        let alike = self.owners.is_none() && self.ranks <= ONE_SHOT_RANKS;
+        if kind == Kind::AllReduce && bytes <= INLINE as u64 && alike {
             return Some(Schedule::OneShot);
         }
-        Owners::equal(self.ranks).map(Schedule::Direct)
+        self.owners.clone().or_else(|| Owners::equal(self.ranks)).map(Schedule::Direct)
     }
 
-    /// One chunk an owner while that is neither tiny nor huge.
+    /// One chunk for each share of an owner while that is neither tiny nor huge.
     fn chunk_for(&self, schedule: &Schedule, dtype: DType, count: u64) -> u64 {
         let size = dtype.size() as u64;
         if *schedule == Schedule::OneShot {
             return count;
         }
         // Chunks start on cache lines if the tensor does.
-        let share = count.div_ceil(u64::from(self.ranks)).next_multiple_of(64 / size);
-        share.clamp(CHUNK_MIN / size, CHUNK_MAX / size)
+        let shares = match schedule {
+            Schedule::Direct(owners) => owners.table().len() as u64,
+            _ => u64::from(self.ranks),
+        };
+        let share = count.div_ceil(shares.max(1)).next_multiple_of(64 / size);
+        let least = if self.owners.is_some() { CHUNK_MIN_GPU } else { CHUNK_MIN };
+        share.clamp(least / size, CHUNK_MAX / size)
     }
 }

@@ -93,7 +93,7 @@ impl<T: Element> Data<T> {
 }
 
 fn weight(rank: u16) -> Reduction {
-    Reduction { op: ReduceOp::PreMulSum, weight: Some(Weight::Int(3 - 2 * i64::from(rank))) }
+    Reduction { op: ReduceOp::PreMulSum, weight: Some(Weight::Int(3 - 2 * i128::from(rank))) }
 }
 
 /// A tensor between margins, which nobody may touch.

@@ -1,5 +1,7 @@
 //! What becomes of a group when something goes wrong, and that it works again afterwards.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use unisono::{Call, DType, Error, Group, Kind, Max, Member, Sum, Weighted};
 
@@ -172,4 +174,52 @@ fn groups_that_make_no_sense_are_not_built() {
     assert!(text(Group::builder().cpus(1000)).contains("at most"));
     assert!(text(Group::builder().chunk(0)).contains("0 elements"));
     assert!(text(Group::builder().window(0)).contains("window"));
+}
+
+/// Each side fills its window with chunks that the other one's schedule does not send yet, so no
+/// frame crosses: they must ask each other, long before the deadline.
+#[test]
+fn calls_that_wait_for_each_other_find_the_mismatch() {
+    for (ranks, window) in [(2, 1), (4, 1), (4, 3), (20, 16)] {
+        let builder = Group::builder().cpus(ranks).window(window).chunk(100);
+        let mut group = builder.timeout(Duration::from_secs(60)).build().expect("a group");
+        let last = ranks as u16 - 1;
+        let started = Instant::now();
+        let errors: Vec<Result<(), Error>> = group
+            .run(|m| {
+                let mut tensor = vec![1u8; 100 * ranks * ranks];
+                let result = if m.rank() == last {
+                    let part = tensor.len() / ranks;
+                    m.all_gather(&vec![1u8; part], &mut tensor)
+                } else {
+                    m.all_reduce(&mut tensor, Sum)
+                };
+                Ok::<_, Error>(result)
+            })
+            .expect("the closures return their errors as values");
+        for error in errors {
+            assert!(matches!(error, Err(Error::Mismatch { .. })), "{ranks}, {window}: {error:?}");
+        }
+        assert!(started.elapsed() < Duration::from_secs(30), "the deadline found it");
+        works(&mut group);
+    }
+}
+
+/// A rank alone never waits for anybody.
+#[test]
+fn a_call_of_one_rank_can_be_given_up() {
+    let flag = Arc::new(AtomicBool::new(true));
+    let builder = Group::builder().chunk(1).interrupt(flag.clone());
+    let mut group = builder.build().expect("a group of one");
+    let mut tensor = vec![1u8; 10_000_000];
+    let result = group.run(|m| m.run_apart(&sum_of(&tensor), &tensor, &mut vec![0; tensor.len()]));
+    assert_eq!(result, Err(Error::Cancelled(0)));
+    flag.store(false, Ordering::Relaxed);
+    tensor.truncate(1000);
+    let sums = group.run(|m| m.run_in_place(&sum_of(&tensor), &mut tensor.clone()));
+    assert_eq!(sums, Ok(vec![()]));
+}
+
+fn sum_of(tensor: &[u8]) -> Call {
+    Call { op: Some(Sum), ..Call::new(Kind::AllReduce, DType::U8, tensor.len() as u64) }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 use unisono::schedule::{Aggregators, Owners};
-use unisono::{Call, DType, Error, Group, Kind, Schedule, Sum, Weighted, Worker};
+use unisono::{BitXor, Call, DType, Error, Group, Kind, Schedule, Sum, Weighted, Worker};
 
 fn sum(dtype: DType, count: u64) -> Call {
     Call { op: Some(Sum), ..Call::new(Kind::AllReduce, dtype, count) }
@@ -277,4 +277,31 @@ fn a_result_is_there_once() {
     };
     assert_eq!(first, Ok(vec![1; 3]));
     assert_eq!(promise.wait(), Err(Error::NoSuchCall));
+}
+
+/// Errors say what is wrong with a call, in the words of the caller, and blame no group.
+#[test]
+fn refused_calls_have_their_own_errors() {
+    let mut group = Group::builder().cpus(2).build().expect("a group");
+    let (mut a, mut b, mut c) = ([1u8], [1u8], [1u8]);
+    let three = group.all_reduce(&mut [&mut a, &mut b, &mut c], Sum);
+    assert_eq!(three, Err(Error::Tensors { tensors: 3, ranks: 2 }));
+    assert_eq!(three.map_err(|e| e.to_string()), Err("3 tensors for 2 ranks".into()));
+    group
+        .run(|m| {
+            let error = m.start(&sum(DType::F32, 4), vec![1u16; 8]).err();
+            assert_eq!(error, Some(Error::Type { call: DType::F32, tensor: DType::U16 }));
+            let text = error.map(|e| e.to_string());
+            assert_eq!(text.as_deref(), Some("the call is on f32, the tensor u16"));
+            let errors = [Some(BitXor), None].map(|op| {
+                let call = Call { op, ..Call::new(Kind::AllReduce, DType::F32, 1) };
+                m.run_in_place(&call, &mut [0; 4]).expect_err("no such call").to_string()
+            });
+            let why = "does not fit all-reduce of f32";
+            assert_eq!(errors[0], format!("cannot begin the call: operator xor {why}"));
+            let none = "a call without an operator";
+            assert_eq!(errors[1], format!("cannot begin the call: {none} {why}"));
+            Ok::<_, Error>(())
+        })
+        .expect("errors are values");
 }

@@ -266,13 +266,15 @@ fn stands_at(case: &Case, cut: &[(Rank, Rank)], late: Rank) -> (Rank, u64, Phase
         world.push(world::Event::Start(rank));
     }
     world.drain();
-    assert_eq!(world.member(late).machine.poll_timeout(), Some(DEADLINE));
+    let due = |world: &mut World| world.member(late).machine.poll_timeout();
+    assert_eq!(due(&mut world), Some(Instant::ZERO), "the first look at the clock");
     world.act(late, |m| m.handle_timeout(Instant::from_nanos(99)));
+    assert_eq!(due(&mut world), Some(DEADLINE));
     assert_eq!(world.status(late), Status::Running, "before the deadline");
     world.act(late, |m| m.handle_timeout(DEADLINE));
     world.mend();
     world.drain();
-    assert_eq!(world.member(late).machine.poll_timeout(), None);
+    assert_eq!(due(&mut world), None);
     let why = world.abort(late);
     let Abort::Deadline { rank, waiting_for, chunk, phase } = why else { panic!("{why:?}") };
     assert_eq!(rank, late);
@@ -366,4 +368,31 @@ fn a_late_member_finds_everything_in_its_links() {
         world.drain();
         world.check_done();
     }
+}
+
+/// With windows of one, rank 0 waits for a part of the chunk that rank 1 waits for from rank 0 in
+/// another call: no frame crosses, until one has waited for a while and asks.
+#[test]
+fn who_waits_asks_whether_the_calls_match() {
+    let mut case = Case::new(direct(2), Kind::AllReduce, 2, 2);
+    (case.window, case.eager) = (1, 1);
+    let mut world = World::new();
+    world.begin(&case);
+    let mut config = case.config(1, 1);
+    (config.layout.kind, config.op) = (Kind::AllGather, None);
+    config.layout.count = 1;
+    world.prepare(1, config);
+    world.drain();
+    assert!((0..2).all(|rank| world.status(rank) == Status::Running), "no frame crosses");
+    for millis in [5, 24, 25] {
+        let before = world.member(1).machine.poll_timeout();
+        world.act(1, |m| m.handle_timeout(Instant::from_nanos(millis * 1_000_000)));
+        world.drain();
+        let asked = before.is_some_and(|at| at == Instant::from_nanos(25_000_000)) && millis == 25;
+        for rank in 0..2 {
+            let told = matches!(world.status(rank), Status::Failed(Abort::Mismatch { .. }));
+            assert_eq!(told, asked, "rank {rank} after {millis} ms");
+        }
+    }
+    world.next_call(2);
 }

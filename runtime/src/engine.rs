@@ -83,7 +83,8 @@ where
 
     /// Fills in what this member's device and links can do, and the fewest scratch slots if the
     /// caller has named none; then checks the call. Do this once for calls that are made again and
-    /// again, before [`Engine::begin`].
+    /// again, before [`Engine::begin`]. The caller says whether peers reach the call's buffers
+    /// ([`Device::is_shared`]).
     ///
     /// # Errors
     /// A configuration that cannot run.
@@ -131,7 +132,8 @@ where
     }
 
     /// Begins a call and returns its number. Also a call that is refused counts, as it does on the
-    /// other members.
+    /// other members. A prepared call is for buffers that peers reach, or do not, as when it was
+    /// fitted.
     ///
     /// # Safety
     /// The buffers must be valid for the layout's input, output and scratch, and be used by nobody
@@ -149,6 +151,11 @@ where
         config.epoch = self.epoch;
         config.op_id = op_id;
         config.rank = self.rank;
+        config.input_private = !self.device.is_shared(call.buffers.input);
+        config.output_private = !self.device.is_shared(call.buffers.output);
+        if config.output_private {
+            config.puts = 0;
+        }
         slot.slot_bytes = config.slot_bytes();
         slot.op_id = op_id;
         slot.buffers = Some(call.buffers);
@@ -187,6 +194,7 @@ where
                 State::Free | State::Over(_) => {}
             }
         }
+        self.device.flush();
         worked
     }
 
@@ -218,7 +226,7 @@ where
         }
     }
 
-    /// Sets the deadline of a call that was begun without one.
+    /// Sets or moves the deadline of a call.
     pub fn arm(&mut self, op_id: u64, deadline: Instant) {
         if let Some(slot) = self.slot_mut(op_id) {
             slot.machine.arm(deadline);

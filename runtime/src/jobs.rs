@@ -9,6 +9,10 @@ use unisono_core::route::Rank;
 use unisono_core::wire::frame::{Body, Header};
 use unisono_driver::{Copy, Device, Fold, Link, Outgoing};
 
+/// Jobs for the device in one go: whoever drives the engine wants to look at its clock now and
+/// then, also in a call in which nothing has to be waited for.
+const JOBS_AT_ONCE: u32 = 64;
+
 /// From where to where a plain copy goes, and its bytes.
 type Moved<M> = (Place<M>, Place<M>, u64);
 
@@ -21,7 +25,12 @@ where
     /// Carries out what the machine of one channel wants.
     pub(crate) fn act(&mut self, index: usize) -> bool {
         let mut worked = false;
+        let mut jobs = 0;
         loop {
+            if jobs == JOBS_AT_ONCE {
+                self.slots[index].stirred = true;
+                return worked;
+            }
             let (device, links) = (&self.device, &mut self.links);
             let mut room = Now { device, links, channel: index, lacking: false };
             let action = self.slots[index].machine.poll_action(&mut room);
@@ -33,6 +42,7 @@ where
             // abort is here: this is no work, or the caller would never look at its clock.
             let before = worked;
             worked = true;
+            jobs += u32::from(matches!(action, Action::Fold { .. } | Action::Copy { .. }));
             match action {
                 Action::Control { to, body } => self.send(index, to, body, Outgoing::None, 0),
                 Action::Send { to, data, payload, window, token } => {

@@ -104,6 +104,8 @@ mod tests {
             by_bytes: 0,
             puts: 0,
             in_place: false,
+            input_private: false,
+            output_private: false,
             sources_max: 2,
             dests_max: 1,
             deadline: None,

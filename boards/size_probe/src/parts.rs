@@ -66,6 +66,8 @@ pub fn config() -> Option<machine::Config> {
         by_bytes: any(),
         puts: any(),
         in_place: any::<u8>() > 0,
+        input_private: any::<u8>() > 0,
+        output_private: any::<u8>() > 0,
         sources_max: any(),
         dests_max: any(),
         deadline: Some(Instant::from_nanos(any())),

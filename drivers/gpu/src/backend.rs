@@ -2,7 +2,7 @@
 
 use crate::card::Card;
 use crate::error::GpuError;
-use crate::kernel::{Params, Variant};
+use crate::kernel::{Arithmetic, Params, Variant};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -32,12 +32,18 @@ pub struct Limits {
     /// device's memory IS the host's. Otherwise imports are only worth it for memory that is
     /// registered for longer.
     pub unified: bool,
+    /// Kernels may be given spans of [`Place::Pinned`] memory; otherwise only copies may. (OpenCL
+    /// without fine-grained shared memory: a kernel must not touch what is mapped.)
+    pub pinned_kernels: bool,
     /// Most spans (sources and destinations together) of one kernel.
     pub spans_max: usize,
     /// Work items of a work group.
     pub group_size: u32,
     /// Most work groups in one dimension; a dispatch uses two.
     pub groups_max: u32,
+    /// Arithmetic and types that the device has, or claims to have: kernels that use them compile.
+    /// The self-test decides which of them give the right bits, and are used.
+    pub offers: Arithmetic,
 }
 
 /// A span of a buffer.
@@ -76,7 +82,8 @@ pub trait Context: Send + Sync + 'static {
     /// The pages must stay mapped until the buffer is dropped.
     ///
     /// # Errors
-    /// If start or length are not aligned as [`Limits::import_align`] says, or what the driver says.
+    /// If start or length are not aligned as [`Limits::import_align`] says, or what the driver
+    /// says.
     unsafe fn import(&self, start: NonNull<u8>, bytes: u64) -> Result<Self::Buffer, GpuError>;
 
     /// The address of a buffer that the host can reach, coherently, while work is not under way.
@@ -93,10 +100,11 @@ pub trait Context: Send + Sync + 'static {
 }
 
 /// Records work into a batch and starts batches in order. Nothing blocks but [`Queue::wait`] and
-/// [`Queue::compile`].
+/// [`Queue::compile`], and dropping a queue, which waits for its batches first.
 ///
-/// Jobs of one batch are independent of each other; every batch sees what the host and earlier
-/// batches have written, and the host sees what a batch has written once it is complete.
+/// Jobs of one batch are independent of each other. A job sees what earlier batches have written,
+/// and what the host had written when the job was added: an API may start it then, before
+/// [`Queue::submit`]. The host sees what a batch has written once it is complete.
 pub trait Queue: Send {
     /// The context's buffer.
     type Buffer;
@@ -139,7 +147,8 @@ pub trait Queue: Send {
         to: Span<'_, Self::Buffer>,
     ) -> Result<(), GpuError>;
 
-    /// Is there room for one more batch, and for `jobs` more jobs in the one that is recorded?
+    /// Is there room for one more batch, and for `jobs` more jobs (kernels and copies) in the one
+    /// that is recorded? An empty batch has room for at least 32.
     fn has_room(&self, jobs: usize) -> bool;
 
     /// Starts the recorded batch, if there is anything in it, and returns the number of the last

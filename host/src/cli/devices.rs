@@ -1,17 +1,21 @@
-//! `unisono devices`: what can be a rank here, and what cannot yet.
+//! `unisono devices`: what can be a rank here, and what is missing.
 
 use super::report::{bytes, print, print_json};
 use serde::Serialize;
 use std::fmt::Write;
-use std::path::PathBuf;
 use sysinfo::{CpuRefreshKind, MemoryRefreshKind, RefreshKind, System};
+use unisono::device::{Api, Arithmetic, Card, CardType, Catalog, DeviceSpec, Opened, Which};
 use unisono_device_cpu::Isa;
 
 const EXAMPLES: &str = "\
 Examples:
   unisono devices
   unisono devices -v
-  unisono devices --json";
+  unisono devices --json
+
+Devices are named by API and place (vulkan:0), part of the name (opencl:radeon), UUID or PCI
+address. One line is one device, whatever the number of APIs that see it. `auto` is every device of
+the list but software, and the CPU. -v and --json open the devices and test their arithmetic.";
 
 /// Options of `unisono devices`.
 #[derive(clap::Args, Debug)]
@@ -26,8 +30,10 @@ pub struct DevicesArgs {
 #[derive(Debug, Serialize)]
 struct Devices {
     cpu: Cpu,
-    /// Libraries that a later version will use.
-    loaders: Vec<Loader>,
+    /// Real ones first.
+    devices: Vec<Device>,
+    /// APIs without devices.
+    missing: Vec<Missing>,
 }
 
 #[derive(Debug, Serialize)]
@@ -46,11 +52,45 @@ struct Cpu {
     memory_available: u64,
 }
 
+/// One device.
 #[derive(Debug, Serialize)]
-struct Loader {
+struct Device {
+    name: String,
+    vendor: String,
+    /// discrete, integrated, virtual, other or software.
+    r#type: &'static str,
+    memory: u64,
+    uuid: Option<String>,
+    pci: Option<String>,
+    /// What each API says, the first one is used by `auto`.
+    apis: Vec<Through>,
+}
+
+/// A device as an API sees it.
+#[derive(Debug, Serialize)]
+struct Through {
+    /// What `--on` calls it.
+    on: String,
     api: &'static str,
-    found: Option<PathBuf>,
-    package: &'static str,
+    api_version: String,
+    driver: String,
+    features: Vec<Feature>,
+    /// What the self-test found.
+    arithmetic: Option<Vec<Feature>>,
+    /// Why the device cannot be used after all.
+    error: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Feature {
+    name: &'static str,
+    has: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Missing {
+    api: &'static str,
+    why: String,
 }
 
 impl Cpu {
@@ -83,36 +123,101 @@ pub fn host_and_cpu() -> (String, String) {
     (System::host_name().unwrap_or_else(|| "localhost".into()), model)
 }
 
-/// Looks for a shared library where Linux systems keep them, without loading it.
-fn find(library: &str) -> Option<PathBuf> {
-    let arch = std::env::consts::ARCH;
-    let mut folders: Vec<PathBuf> = std::env::var_os("LD_LIBRARY_PATH")
-        .map(|paths| std::env::split_paths(&paths).collect())
-        .unwrap_or_default();
-    for folder in ["/usr/local/lib", "/usr/lib", "/usr/lib64", "/lib", "/lib64"] {
-        folders.push(folder.into());
-        folders.push(format!("{folder}/{arch}-linux-gnu").into());
+const fn api_name(api: Api) -> &'static str {
+    match api {
+        Api::Vulkan => "Vulkan",
+        Api::OpenCl => "OpenCL",
     }
-    folders.into_iter().map(|folder| folder.join(library)).find(|path| path.exists())
+}
+
+const fn type_name(kind: CardType) -> &'static str {
+    match kind {
+        CardType::Discrete => "discrete",
+        CardType::Integrated => "integrated",
+        CardType::Virtual => "virtual",
+        CardType::Other => "other",
+        CardType::Software => "software",
+    }
+}
+
+/// The version; some drivers begin it with the API's name.
+fn version(card: &Card) -> String {
+    let text = card.api_version.as_str();
+    text.strip_prefix(api_name(card.api)).unwrap_or(text).trim().to_owned()
+}
+
+/// Arithmetic by what it means for whoever reads.
+fn arithmetic(found: Arithmetic) -> Vec<Feature> {
+    let Arithmetic { native_f32, normal_f32, native_f64, native_i64, storage_8, .. } = found;
+    [
+        ("f32 add and multiply are the device's own", native_f32),
+        ("they are, but for subnormals", normal_f32),
+        ("f64 add, multiply and divide are the device's own", native_f64),
+        ("64-bit integers are the device's own", native_i64),
+        ("8-bit loads and stores", storage_8),
+    ]
+    .map(|(name, has)| Feature { name, has })
+    .into()
+}
+
+impl Device {
+    /// `test`: the devices are opened.
+    fn new(cards: &[Card], test: bool) -> Option<Self> {
+        let first = cards.first()?;
+        let of = |find: fn(&Card) -> Option<String>| cards.iter().find_map(find);
+        Some(Self {
+            name: first.name.clone(),
+            vendor: first.vendor.clone(),
+            r#type: type_name(first.kind),
+            memory: first.memory,
+            uuid: of(|card| card.uuid.map(|uuid| Which::Uuid(uuid).to_string())),
+            pci: of(|card| card.pci.map(|pci| pci.to_string())),
+            apis: cards.iter().map(|card| Through::new(card, test)).collect(),
+        })
+    }
+}
+
+impl Through {
+    fn new(card: &Card, test: bool) -> Self {
+        let which = Which::Index(card.index);
+        let on = match card.api {
+            Api::Vulkan => DeviceSpec::Vulkan(which),
+            Api::OpenCl => DeviceSpec::OpenCl(which),
+        };
+        let tested = test.then(|| match Opened::open(&on) {
+            Ok(opened) => opened.map(|device| device.tested()).transpose(),
+            Err(error) => Err(error),
+        });
+        let (found, error) = match tested {
+            Some(Ok(found)) => (found.and_then(|card| card.arithmetic), None),
+            Some(Err(error)) => (None, Some(error.to_string())),
+            None => (None, None),
+        };
+        let features = card.features.iter().map(|&(name, has)| Feature { name, has });
+        Self {
+            on: on.to_string(),
+            api: api_name(card.api),
+            api_version: version(card),
+            driver: card.driver.clone(),
+            features: features.collect(),
+            arithmetic: found.map(arithmetic),
+            error,
+        }
+    }
 }
 
 /// Runs the command.
 pub fn run(args: &DevicesArgs, verbose: bool) -> anyhow::Result<()> {
-    let loader = |api, library, package| Loader { api, found: find(library), package };
+    let catalog = Catalog::find();
+    let test = verbose || args.json;
+    let missing = |missing: &unisono::device::Missing| Missing {
+        api: api_name(missing.api),
+        why: missing.error.to_string(),
+    };
     let devices = Devices {
         cpu: Cpu::new(),
-        loaders: vec![
-            loader(
-                "Vulkan",
-                "libvulkan.so.1",
-                "libvulkan1 and a driver such as mesa-vulkan-drivers",
-            ),
-            loader(
-                "OpenCL",
-                "libOpenCL.so.1",
-                "ocl-icd-libopencl1 and a driver such as pocl-opencl-icd",
-            ),
-        ],
+        devices: catalog.devices.iter().filter_map(|cards| Device::new(cards, test)).collect(),
+        missing: catalog.missing.iter().map(missing).collect(),
     };
     if args.json {
         return print_json(&devices);
@@ -123,46 +228,73 @@ pub fn run(args: &DevicesArgs, verbose: bool) -> anyhow::Result<()> {
 
 impl Devices {
     fn text(&self, verbose: bool) -> Result<String, std::fmt::Error> {
-        let Cpu { model, cores, isa, memory, .. } = &self.cpu;
         let mut text = String::new();
-        writeln!(
-            text,
-            "cpu      {model}, {cores} cores, kernels for {isa}, {} of memory",
-            bytes(*memory as f64)
-        )?;
-        if verbose {
-            let Cpu { architecture, isas, memory_available, .. } = &self.cpu;
-            let free = bytes(*memory_available as f64);
-            writeln!(
-                text,
-                "         {architecture}; kernels can run {}; {free} free",
-                isas.join(", ")
-            )?;
-            writeln!(text, "         any number of ranks up to 64: --on cpu,cpu or --on cpu:2")?;
+        self.cpu.write(verbose, &mut text)?;
+        for device in &self.devices {
+            device.write(verbose, &mut text)?;
         }
-        writeln!(text)?;
-        writeln!(
-            text,
-            "GPUs (Vulkan, OpenCL) are not part of this version: all its ranks are CPU threads."
-        )?;
-        for Loader { api, found, package } in &self.loaders {
-            match found {
-                Some(path) => {
-                    writeln!(
-                        text,
-                        "{api}: {} is there; this version does not use it yet.",
-                        path.display()
-                    )?;
-                }
-                None if verbose => {
-                    writeln!(
-                        text,
-                        "{api}: no library here; for later versions, install {package}."
-                    )?;
-                }
-                None => writeln!(text, "{api}: no library here.")?,
-            }
+        for Missing { why, .. } in &self.missing {
+            writeln!(text, "{why}")?;
         }
         Ok(text)
     }
+}
+
+/// Columns of the left margin.
+const LEFT: usize = 20;
+
+impl Cpu {
+    fn write(&self, verbose: bool, text: &mut String) -> std::fmt::Result {
+        let Self { model, cores, isa, memory, .. } = self;
+        writeln!(
+            text,
+            "{:LEFT$}{model}, {cores} cores, kernels for {isa}, {} of memory",
+            "cpu",
+            bytes(*memory as f64)
+        )?;
+        if verbose {
+            let Self { architecture, isas, memory_available, .. } = self;
+            let (free, isas) = (bytes(*memory_available as f64), isas.join(", "));
+            writeln!(text, "{:LEFT$}{architecture}; kernels can run {isas}; {free} free", "")?;
+            let ranks = "any number of ranks up to 64: --on cpu,cpu or --on cpu:2";
+            writeln!(text, "{:LEFT$}{ranks}", "")?;
+        }
+        Ok(())
+    }
+}
+
+impl Device {
+    fn write(&self, verbose: bool, text: &mut String) -> std::fmt::Result {
+        let Self { name, vendor, r#type, memory, uuid, pci, apis } = self;
+        let names = apis.iter().map(|api| api.on.as_str()).collect::<Vec<_>>().join(" = ");
+        let at = pci.as_ref().map_or_else(String::new, |pci| format!(", {pci}"));
+        let memory = bytes(*memory as f64);
+        writeln!(text, "{names:LEFT$}{name}, {vendor}, {type}, {memory} of memory{at}")?;
+        for api in apis {
+            let Through { api: which, api_version, driver, features, arithmetic, error, on } = api;
+            writeln!(text, "{:LEFT$}{which} {api_version}, {driver}", "")?;
+            if let Some(error) = error {
+                writeln!(text, "{:LEFT$}cannot be used: {error}", "")?;
+            }
+            if !verbose {
+                continue;
+            }
+            write_features(features, text)?;
+            if let Some(found) = arithmetic {
+                writeln!(text, "{:LEFT$}arithmetic of {on}, as tested:", "")?;
+                write_features(found, text)?;
+            }
+        }
+        if let (true, Some(uuid)) = (verbose, uuid) {
+            writeln!(text, "{:LEFT$}UUID {uuid}", "")?;
+        }
+        Ok(())
+    }
+}
+
+fn write_features(features: &[Feature], text: &mut String) -> std::fmt::Result {
+    for Feature { name, has } in features {
+        writeln!(text, "{:LEFT$}  {} {name}", "", if *has { "yes" } else { "no " })?;
+    }
+    Ok(())
 }

@@ -19,9 +19,12 @@ pub struct Interrupted;
 
 /// Is the user's command line to blame, here or in the library's eyes?
 pub fn is_usage(error: &anyhow::Error) -> bool {
-    use unisono::Error::{Build, NoPlan, Weight};
+    use unisono::Error::{Build, Gpu, NoPlan, Weight};
+    use unisono::device::GpuError;
     error.chain().any(|cause| {
-        let refused = |e: &unisono::Error| matches!(e, Build(_) | NoPlan { .. } | Weight(_));
+        let refused = |e: &unisono::Error| {
+            matches!(e, Build(_) | NoPlan { .. } | Weight(_) | Gpu(GpuError::NoDevice { .. }))
+        };
         cause.is::<Usage>() || cause.downcast_ref().is_some_and(refused)
     })
 }

@@ -14,7 +14,8 @@ pub struct Interrupt {
 }
 
 impl Interrupt {
-    /// Catches the signals from now on.
+    /// Catches the signals from now on, but for those that are ignored: whoever started this
+    /// process (nohup, or a shell with a job in the background) wants it to outlive them.
     pub fn install() -> io::Result<Self> {
         let new = Self { flag: Arc::default(), signal: Arc::default() };
         #[cfg(unix)]
@@ -22,10 +23,17 @@ impl Interrupt {
         #[cfg(not(unix))]
         let signals = [SIGINT, SIGTERM];
         for signal in signals {
+            if is_ignored(signal) {
+                continue;
+            }
             // The number first: whoever sees the flag finds the number.
             flag::register_usize(signal, new.signal.clone(), signal as usize)?;
             flag::register(signal, new.flag.clone())?;
         }
+        // Where files must not grow further, this signal would end the process before it can clean
+        // up. Once it is caught, the write itself fails, and nobody needs to look at a flag.
+        #[cfg(unix)]
+        flag::register(signal_hook::consts::SIGXFSZ, Arc::default())?;
         Ok(new)
     }
 
@@ -43,4 +51,20 @@ impl Interrupt {
     pub fn exit_code(&self) -> Option<u8> {
         self.check().is_err().then(|| 128 + self.signal.load(Ordering::SeqCst) as u8)
     }
+}
+
+/// Does this process ignore the signal?
+#[cfg(unix)]
+fn is_ignored(signal: i32) -> bool {
+    let mut now = std::mem::MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: without a new action nothing changes, and there is room for the present one.
+    let asked = unsafe { libc::sigaction(signal, std::ptr::null(), now.as_mut_ptr()) };
+    // SAFETY: plain data, of which every bit may be zero.
+    asked == 0 && unsafe { now.assume_init() }.sa_sigaction == libc::SIG_IGN
+}
+
+/// Elsewhere no parent can ask for it.
+#[cfg(not(unix))]
+const fn is_ignored(_: i32) -> bool {
+    false
 }

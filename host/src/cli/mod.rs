@@ -13,6 +13,7 @@ mod plan;
 mod reduce;
 mod reference;
 mod report;
+mod staged;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use error::{Usage, one_line};

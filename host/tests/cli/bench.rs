@@ -1,6 +1,6 @@
 //! The benchmark's table, column by column, and its JSON.
 
-use crate::tool::{folder, run, succeed};
+use crate::tool::{folder, names, run, succeed};
 
 const HEADER: [&str; 3] = [
     "#                                                              \
@@ -188,5 +188,51 @@ fn nonsense_is_refused_before_anything_is_printed() {
         let ended = run(folder.path(), &[&["bench"][..], options].concat());
         assert_eq!((ended.code, ended.out.as_str()), (Some(2), ""), "{options:?}");
         assert_eq!(ended.err, format!("error: {message}\n"), "{options:?}");
+    }
+}
+
+/// Whoever measures for an hour must not learn at its end that the results went nowhere.
+#[test]
+fn a_file_that_cannot_be_written_is_refused_before_anything_is_printed() {
+    let folder = folder();
+    std::fs::create_dir(folder.path().join("folder")).expect("a folder");
+    for (file, message) in [
+        ("gone/r.json", "no folder gone"),
+        ("new/", "that is the name of a folder"),
+        ("folder", "it is not a regular file"),
+        #[cfg(target_os = "linux")]
+        ("/proc/r.json", "the folder /proc takes no new file"),
+    ] {
+        let args = ["bench", "-b", "8", "-e", "8", "-t", "2", "-n", "1", "-J", file];
+        let ended = run(folder.path(), &args);
+        assert_eq!((ended.code, ended.out.as_str()), (Some(1), ""), "{file}");
+        assert_eq!(ended.err, format!("error: cannot write {file}: {message}\n"));
+        assert_eq!(names(folder.path()), ["folder"]);
+    }
+}
+
+/// A pipe or a device takes the results as it is.
+#[cfg(unix)]
+#[test]
+fn results_into_a_pipe() {
+    let folder = folder();
+    let args = ["bench", "-b", "8", "-e", "8", "-t", "2", "-n", "1", "-J"];
+    succeed(folder.path(), &[&args[..], &["/dev/null"]].concat());
+    let both = succeed(folder.path(), &[&args[..], &["/dev/stdout"]].concat());
+    let json = &both[both.find('{').expect("JSON behind the table")..];
+    let json: serde_json::Value = serde_json::from_str(json).expect("JSON");
+    assert_eq!(json["results"].as_array().map(Vec::len), Some(1));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn memory_that_is_not_there_is_no_matter_of_the_group() {
+    let folder = folder();
+    let size = (1u64 << 53).to_string();
+    for ranks in ["1", "3"] {
+        let ended = run(folder.path(), &["bench", "-b", &size, "-e", &size, "-t", ranks]);
+        let error =
+            format!("error: {size} bytes of memory: Cannot allocate memory (os error 12)\n");
+        assert_eq!((ended.code, ended.err), (Some(1), error));
     }
 }

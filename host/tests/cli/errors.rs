@@ -61,6 +61,35 @@ fn broken_files() {
     assert_eq!(json.err.lines().count(), 1);
 }
 
+/// Whichever entry counts, another reader of the output may take the other one.
+#[test]
+fn a_name_twice_in_a_header() {
+    let folder = folder();
+    let put = |name: &str, header: &str, data: &[u8]| {
+        let header = format!("{{{header}}}");
+        let size = (header.len() as u64).to_le_bytes();
+        let file = [&size[..], header.as_bytes(), data].concat();
+        std::fs::write(folder.path().join(name), file).expect("a file");
+    };
+    let one = |from: usize| {
+        let to = from + 4;
+        format!(r#""w":{{"dtype":"F32","shape":[1],"data_offsets":[{from},{to}]}}"#)
+    };
+    let about = r#""__metadata__":{"a":"b"}"#;
+    put("same.st", &format!("{},{}", one(0), one(0)), b"1234");
+    put("gap.st", &format!("{},{}", one(0), one(4)), b"12345678");
+    put("about.st", &format!("{about},{about},{}", one(0)), b"1234");
+    put("good.st", &format!("{about},{}", one(0)), b"1234");
+    for (file, what) in
+        [("same.st", "tensor \"w\""), ("gap.st", "tensor \"w\""), ("about.st", "its metadata")]
+    {
+        let message = format!("{file}: not a safetensors file: its header names {what} twice");
+        refused(folder.path(), &["good.st", file], 1, &message);
+        refused(folder.path(), &[file, file], 1, &message);
+    }
+    assert_eq!(run(folder.path(), &["reduce", "good.st", "-o", "o.st"]).code, Some(0));
+}
+
 #[test]
 fn files_that_do_not_belong_together() {
     let folder = folder();
@@ -100,13 +129,14 @@ fn wrong_use() {
     let value = |what: &str, option: &str, why: &str| {
         format!("invalid value '{what}' for '{option}': {why}")
     };
-    let gpu = "vulkan:0: this version has CPU ranks only; use cpu";
-    let gpu = value("cpu,vulkan:0", "--on <DEVICES>", gpu);
+    let gpu = "metal: no such device; there are cpu, vulkan:…, opencl:… and auto \
+               (`unisono devices` lists them)";
+    let gpu = value("cpu,metal", "--on <DEVICES>", gpu);
     let no_ring = "no schedule can do all-reduce over 4 ranks here: ring does not keep the \
                    canonical order, so sum of f32 would depend on the schedule; choose another one \
                    or allow any order";
     for (options, message) in [
-        (&["--on", "cpu,vulkan:0"][..], gpu.as_str()),
+        (&["--on", "cpu,metal"][..], gpu.as_str()),
         (&["--on", "cpu:3"], "--on names 3 ranks, but the command names 4 files"),
         (&["--op", "mulsum"], "mulsum needs --weights, one a rank"),
         (&["--weights", "1,1,1,1"], "--weights belong to --op mulsum, not to sum"),
@@ -138,8 +168,48 @@ fn outputs_that_cannot_be_written() {
     for (output, message) in [
         ("gone/out.st", "cannot write gone/out.st: no folder gone"),
         ("a.st/out.st", "cannot write a.st/out.st: Not a directory (os error 20)"),
+        ("new/", "cannot write new/: that is the name of a folder"),
+        ("new/.", "cannot write new/.: that is the name of a folder"),
         ("folder", "cannot write folder: it is not a regular file"),
         ("/", "cannot write /: it is not a regular file"),
+    ] {
+        refused(folder.path(), &["a.st", "-o", output], 1, message);
+    }
+}
+
+/// A folder that exists is not said to be missing, and no temporary file is named.
+#[cfg(target_os = "linux")]
+#[test]
+fn outputs_in_folders_of_the_kernel() {
+    let folder = folder();
+    write(&folder.path().join("a.st"), &[Tensor::f32("w", &[2], &[1.0, 2.0])], None);
+    let none = "cannot write /proc/x: the folder /proc takes no new file";
+    refused(folder.path(), &["a.st", "-o", "/proc/x"], 1, none);
+    // Not even for root.
+    let ended = run(folder.path(), &["reduce", "a.st", "-o", "/sys/x"]);
+    let start = "error: cannot write /sys/x: the folder /sys takes no new file: ";
+    assert!(ended.err.starts_with(start) && !ended.err.contains(".part"), "{}", ended.err);
+    assert_eq!((ended.code, ended.err.lines().count()), (Some(1), 1));
+    let pipe = "cannot write /dev/stdout: it is not a regular file";
+    refused(folder.path(), &["a.st", "-o", "/dev/stdout"], 1, pipe);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn links_that_lead_nowhere() {
+    use std::os::unix::fs::symlink;
+    let folder = folder();
+    let link = |to: &str, name: &str| symlink(to, folder.path().join(name)).expect("a link");
+    write(&folder.path().join("a.st"), &[Tensor::f32("w", &[2], &[1.0, 2.0])], None);
+    link("two.st", "one.st");
+    link("one.st", "two.st");
+    link("gone/out.st", "far.st");
+    link("new/", "folder.st");
+    let round = "cannot write one.st: Too many levels of symbolic links (os error 40)";
+    for (output, message) in [
+        ("one.st", round),
+        ("far.st", "cannot write far.st: no folder gone"),
+        ("folder.st", "cannot write folder.st: that is the name of a folder"),
     ] {
         refused(folder.path(), &["a.st", "-o", output], 1, message);
     }
@@ -151,10 +221,10 @@ fn a_time_limit_ends_a_call() {
     let zeros = vec![0.0; 1 << 20];
     write(&folder.path().join("a.st"), &[Tensor::f32("w", &[1 << 20], &zeros)], None);
     let args = ["reduce", "a.st", "a.st", "a.st", "a.st", "-o", "out.st"];
-    let slow = ["--chunk", "1", "--window", "1", "--timeout", "20ms"];
+    let slow = ["--chunk", "1", "--window", "1", "--timeout", "1us"];
     let ended = run(folder.path(), &[&args[..], &slow].concat());
     assert_eq!((ended.code, ended.out.as_str()), (Some(1), ""), "{}", ended.err);
-    assert!(ended.err.contains("gave up after 20ms"), "{}", ended.err);
+    assert!(ended.err.contains("gave up after 1µs without any progress"), "{}", ended.err);
     assert_eq!(ended.err.lines().count(), 1);
     assert_eq!(names(folder.path()), ["a.st"]);
 }
@@ -168,4 +238,21 @@ fn a_pipe_is_no_input() {
     assert!(made.expect("mkfifo runs").success());
     let ended = run(folder.path(), &["reduce", "pipe", "-o", "out.st"]);
     assert_eq!((ended.code, ended.err.as_str()), (Some(1), "error: pipe: not a regular file\n"));
+}
+
+/// A limit on the size of files, like a full disk, is met in the middle of the output.
+#[cfg(unix)]
+#[test]
+fn an_output_that_must_not_grow_leaves_nothing() {
+    let folder = folder();
+    let tool = env!("CARGO_BIN_EXE_unisono");
+    let limited = format!("ulimit -f 10; exec {tool} reduce '{}' -o lim.st", rank_files()[0]);
+    let mut shell = std::process::Command::new("sh");
+    let output = shell.args(["-c", &limited]).current_dir(folder.path()).output();
+    let output = output.expect("a shell");
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    let error = "error: writing lim.st: File too large (os error 27)\n";
+    assert_eq!((output.status.code(), text.as_str()), (Some(1), error));
+    assert!(output.stdout.is_empty());
+    assert_eq!(names(folder.path()), [""; 0]);
 }

@@ -1,6 +1,8 @@
 //! Ctrl-C and `kill`: the tool cleans up and says which signal it was.
 
-use crate::tool::{Tensor, command, folder, names, write};
+use crate::tool::{Tensor, folder, names, write};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -11,11 +13,49 @@ fn signal(child: &Child, name: &str) {
     assert!(status.is_ok_and(|s| s.success()), "{kill}");
 }
 
+/// The tool, which finds these signals ignored and the others as they are by default, whatever the
+/// tests themselves were started with.
+fn command(folder: &Path, ignored: &'static [libc::c_int]) -> Command {
+    let mut command = crate::tool::command(folder);
+    let set = move || {
+        for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGTERM] {
+            let action = if ignored.contains(&signal) { libc::SIG_IGN } else { libc::SIG_DFL };
+            // SAFETY: neither action runs any code.
+            if unsafe { libc::signal(signal, action) } == libc::SIG_ERR {
+                return Err(std::io::Error::last_os_error());
+            }
+        }
+        Ok(())
+    };
+    // SAFETY: `signal` may be called between fork and exec, and nothing is allocated there.
+    unsafe { command.pre_exec(set) };
+    command
+}
+
+/// Starts a run that takes long, as its chunks have one element; returns when its temporary file is
+/// there, which is before the inputs are read.
+fn start(folder: &Path, ranks: usize, elements: usize, ignored: &'static [libc::c_int]) -> Child {
+    let zeros = vec![0.0; elements];
+    write(&folder.join("a.st"), &[Tensor::f32("w", &[elements], &zeros)], None);
+    let mut run = command(folder, ignored);
+    run.arg("reduce").args(vec!["a.st"; ranks]).args(["-o", "out.st"]);
+    run.args(["--chunk", "1", "--window", "1", "--timeout", "1h"]);
+    let child = run.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the tool");
+    let started = Instant::now();
+    while names(folder).len() < 2 {
+        assert!(started.elapsed() < Duration::from_secs(20), "no temporary file came");
+        sleep(Duration::from_millis(5));
+    }
+    let seen = names(folder);
+    assert!(seen[0].starts_with(".unisono-") && seen[0].ends_with(".part"), "{seen:?}");
+    child
+}
+
 /// Waits for the end, but not for ever.
 fn ended(mut child: Child) -> (Option<i32>, String) {
     let started = Instant::now();
     while child.try_wait().expect("a child").is_none() {
-        if started.elapsed() > Duration::from_secs(20) {
+        if started.elapsed() > Duration::from_secs(60) {
             child.kill().expect("a child");
             panic!("it did not end");
         }
@@ -29,33 +69,31 @@ fn ended(mut child: Child) -> (Option<i32>, String) {
 #[test]
 fn a_signal_leaves_nothing_behind() {
     let folder = folder();
-    let zeros = vec![0.0; 4 << 20];
-    write(&folder.path().join("a.st"), &[Tensor::f32("w", &[4 << 20], &zeros)], None);
-    for (name, code) in [("INT", 130), ("TERM", 143)] {
-        // Chunks of one element: this takes minutes.
-        let mut run = command(folder.path());
-        run.args(["reduce", "a.st", "a.st", "a.st", "a.st", "-o", "out.st"]);
-        run.args(["--chunk", "1", "--window", "1", "--timeout", "1h"]);
-        let child = run.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the tool");
-        let started = Instant::now();
-        while names(folder.path()).len() < 2 {
-            assert!(started.elapsed() < Duration::from_secs(20), "no temporary file came");
-            sleep(Duration::from_millis(5));
-        }
-        // The temporary file is there before the inputs are read; a moment later calls run.
+    for (name, code) in [("INT", 130), ("TERM", 143), ("HUP", 129)] {
+        // This would take minutes; a moment later calls run.
+        let child = start(folder.path(), 4, 4 << 20, &[]);
         sleep(Duration::from_millis(300));
-        let seen = names(folder.path());
-        assert!(seen[0].starts_with(".unisono-") && seen[0].ends_with(".part"), "{seen:?}");
         signal(&child, name);
         assert_eq!(ended(child), (Some(code), "error: interrupted\n".to_owned()));
         assert_eq!(names(folder.path()), ["a.st"]);
     }
 }
 
+/// As under nohup, and in the background of a script: the run goes on to its end.
+#[test]
+fn an_ignored_signal_stays_ignored() {
+    let folder = folder();
+    let child = start(folder.path(), 2, 1 << 17, &[libc::SIGHUP, libc::SIGINT]);
+    signal(&child, "HUP");
+    signal(&child, "INT");
+    assert_eq!(ended(child), (Some(0), String::new()));
+    assert_eq!(names(folder.path()), ["a.st", "out.st"]);
+}
+
 #[test]
 fn a_benchmark_stops() {
     let folder = folder();
-    let mut run = command(folder.path());
+    let mut run = command(folder.path(), &[]);
     run.args(["bench", "-t", "3", "-b", "1M", "-e", "1M", "-n", "100000000", "--timeout", "1h"]);
     let child = run.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the tool");
     sleep(Duration::from_millis(400));

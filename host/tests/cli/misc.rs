@@ -42,19 +42,27 @@ fn shells_complete() {
 }
 
 #[test]
-fn the_cpu_is_a_device_and_gpus_are_not_yet() {
+fn the_cpu_is_a_device_and_gpus_are_listed_or_missed() {
     let folder = folder();
     let text = succeed(folder.path(), &["devices"]);
     assert!(text.starts_with("cpu      "), "{text}");
     let cores = std::thread::available_parallelism().expect("cores");
     assert!(text.contains(&format!(", {cores} cores, kernels for ")), "{text}");
-    assert!(text.contains("GPUs (Vulkan, OpenCL) are not part of this version"), "{text}");
     assert!(succeed(folder.path(), &["devices", "-v"]).lines().count() > text.lines().count());
     let json = succeed(folder.path(), &["devices", "--json"]);
     let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
     assert_eq!(json["cpu"]["cores"], cores.get());
     assert!(json["cpu"]["memory"].as_u64().is_some_and(|bytes| bytes > 1 << 20));
-    assert_eq!(json["loaders"].as_array().map(Vec::len), Some(2));
+    // Each API has devices, or says how to get some.
+    let devices = json["devices"].as_array().expect("a list");
+    let apis = devices.iter().flat_map(|device| device["apis"].as_array().expect("a list"));
+    let seen: Vec<_> = apis.map(|api| api["api"].clone()).collect();
+    let missing = json["missing"].as_array().expect("a list");
+    for api in ["Vulkan", "OpenCL"] {
+        let why = missing.iter().find(|missing| missing["api"] == api).map(|m| &m["why"]);
+        let why = why.and_then(serde_json::Value::as_str).unwrap_or_default();
+        assert_ne!(seen.iter().any(|seen| seen == api), why.contains("install"), "{json}");
+    }
 }
 
 #[test]

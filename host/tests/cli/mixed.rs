@@ -149,8 +149,14 @@ fn weights_must_fit() {
     let folder = folder();
     three_ranks(folder.path(), &TYPES);
     let args = ["reduce", "--op", "mulsum", "r0.st", "r1.st", "r2.st", "-o", "out.st"];
+    let whole = "error: an integer tensor (i8) needs a whole number from -2^63 to 2^63 - 1 as its \
+                 weight\n";
     for (weights, error) in [
-        ("0.5,1,2", "error: an integer tensor (i8) needs a whole number as its weight\n"),
+        ("0.5,1,2", whole),
+        // The nearest binary64 is 1.
+        ("0.99999999999999999999,1,2", whole),
+        // 64 bits hold it, but i8 would make another number of it.
+        ("9223372036854775808,1,2", whole),
         ("1,2", "error: 2 weights for 3 files\n"),
         ("1,2,inf", "error: invalid value 'inf' for '--weights <W,W,…>': inf is no weight\n"),
     ] {
@@ -160,24 +166,47 @@ fn weights_must_fit() {
     }
 }
 
-/// Whole weights are integers, not floating-point numbers: 2^53 + 1 is exact.
+/// One rank's tensor times its weight, the other's times 0, from the tool.
+#[track_caller]
+fn weighted<const N: usize>(dtype: Dtype, values: [u64; N], weight: &str) -> [u64; N] {
+    let folder = folder();
+    let data: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+    let tensor = Tensor { name: "w", dtype, shape: vec![N], data };
+    write(&folder.path().join("a.st"), &[tensor], None);
+    let weights = format!("--weights={weight},0");
+    let args = ["reduce", "--op", "mulsum", "a.st", "a.st", "-o", "out.st", "--verify", &weights];
+    succeed(folder.path(), &args);
+    let out = std::fs::read(folder.path().join("out.st")).expect("the output");
+    let words = out[out.len() - 8 * N..].chunks(8);
+    let words: Vec<_> = words.map(|b| u64::from_le_bytes(b.try_into().expect("8 bytes"))).collect();
+    words.try_into().expect("as many")
+}
+
+/// Whole weights are integers, not floating-point numbers: 2^53 + 1 is exact in every form.
 #[test]
 fn large_whole_weights_are_exact() {
+    let values = [(1 << 60) + 1, 7u64.wrapping_neg(), 3];
+    for text in ["9007199254740993", "9007199254740993.0", "90071992547409930e-1"] {
+        let want = values.map(|v| v.wrapping_mul(9_007_199_254_740_993));
+        assert_eq!(weighted(Dtype::I64, values, text), want, "{text}");
+    }
+}
+
+/// The upper half of u64 belongs to it alone.
+#[test]
+fn the_largest_weights_are_for_the_largest_type() {
+    for weight in [1 << 63, u64::MAX] {
+        let want = [1, 2, 3].map(|v: u64| v.wrapping_mul(weight));
+        assert_eq!(weighted(Dtype::U64, [1, 2, 3], &weight.to_string()), want);
+    }
     let folder = folder();
-    let values: [i64; 3] = [(1 << 60) + 1, -7, 3];
-    let data: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
-    let tensor = Tensor { name: "w", dtype: safetensors::Dtype::I64, shape: vec![3], data };
+    let tensor = Tensor { name: "w", dtype: Dtype::U64, shape: vec![1], data: vec![1; 8] };
     write(&folder.path().join("a.st"), &[tensor], None);
-    let weights = ["--weights", "9007199254740993,0"];
-    let args = ["reduce", "--op", "mulsum", "a.st", "a.st", "-o", "out.st", "--verify"];
-    succeed(folder.path(), &[&args[..], &weights].concat());
-    let out = std::fs::read(folder.path().join("out.st")).expect("the output");
-    let got: Vec<i64> = out[out.len() - 24..]
-        .chunks(8)
-        .map(|b| i64::from_le_bytes(b.try_into().expect("8 bytes")))
-        .collect();
-    let want = values.map(|v| v.wrapping_mul(9_007_199_254_740_993));
-    assert_eq!(got, want);
+    let args = ["reduce", "--op", "mulsum", "a.st", "-o", "o.st", "--weights"];
+    let ended = run(folder.path(), &[&args[..], &["18446744073709551616"]].concat());
+    let error = "error: an integer tensor (u64) needs a whole number from -2^63 to 2^64 - 1 as its \
+                 weight\n";
+    assert_eq!((ended.code, ended.err.as_str()), (Some(2), error));
 }
 
 #[test]

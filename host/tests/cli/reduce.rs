@@ -141,6 +141,33 @@ fn a_symbolic_link_stays_one() {
     assert!(target == std::fs::read(&files[0]).expect("the input"));
 }
 
+/// What a link points to need not be there yet; a relative target starts at the link.
+#[cfg(unix)]
+#[test]
+fn a_dangling_link_is_followed() {
+    use std::os::unix::fs::symlink;
+    let folder = folder();
+    let at = |name: &str| folder.path().join(name);
+    let files = rank_files();
+    let want = std::fs::read(&files[0]).expect("the input");
+    std::fs::create_dir(at("links")).expect("a folder");
+    std::fs::create_dir(at("results")).expect("a folder");
+    symlink("../results/new.st", at("links/relative.st")).expect("a link");
+    symlink("links/relative.st", at("twice.st")).expect("a link");
+    symlink(at("results/other.st"), at("absolute.st")).expect("a link");
+    for (output, target) in [
+        ("links/relative.st", "results/new.st"),
+        ("twice.st", "results/new.st"),
+        ("absolute.st", "results/other.st"),
+    ] {
+        succeed(folder.path(), &["reduce", &files[0], "-o", output]);
+        assert!(std::fs::read_link(at(output)).is_ok(), "{output} is no link any more");
+        assert!(std::fs::read(at(target)).expect("the target") == want, "{output}");
+        std::fs::remove_file(at(target)).expect("the target");
+        assert_eq!(names(&at("results")), [""; 0]);
+    }
+}
+
 #[test]
 fn no_bar_and_no_colours_where_nobody_looks() {
     let folder = folder();

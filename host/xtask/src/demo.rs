@@ -1,10 +1,11 @@
 //! `cargo xtask demo`: the main job, on real data, checked against bits that were made elsewhere.
 //!
-//! Four CPU ranks sum the gradients of `host/data/digits-mlp`; the result must have the bits that
-//! numpy wrote for the canonical order (`host/data/README.md`).
+//! Four ranks sum the gradients of `host/data/digits-mlp`, first on the CPU, then two of them as
+//! GPUs, one through each API (software drivers do). Both results must have the bits that numpy
+//! wrote for the canonical order (`host/data/README.md`).
 
-use crate::cmd;
 use crate::project::Project;
+use crate::{cmd, gpu};
 use anyhow::{Context, Result, bail};
 use safetensors::SafeTensors;
 use std::fs;
@@ -13,6 +14,8 @@ use std::process::Command;
 
 const DATA: &str = "host/data/digits-mlp";
 const RANKS: usize = 4;
+const CPUS: &str = "cpu,cpu,cpu,cpu";
+const MIXED: &str = "cpu,cpu,vulkan:0,opencl:0";
 const EXPECTED: &str = "sum_canonical.safetensors";
 
 /// Builds the command-line tool, runs the reduction, compares the result, shows the tool's table.
@@ -27,22 +30,35 @@ pub fn run(project: &Project) -> Result<()> {
     }
     let folder = project.target.join("demo");
     fs::create_dir_all(&folder)?;
-    let output = folder.join("sum.safetensors");
+    reduce(project, &tool, &folder.join("sum.safetensors"), CPUS)?;
+    match gpu::prepare() {
+        Ok(()) => reduce(project, &tool, &folder.join("sum_mixed.safetensors"), MIXED),
+        // The main job is done; whoever wants GPUs sees what is missing.
+        Err(error) => {
+            println!("\nSKIPPED  the same over {MIXED}: {error:#}");
+            Ok(())
+        }
+    }
+}
+
+/// One run over these devices, compared.
+fn reduce(project: &Project, tool: &Path, output: &Path, on: &str) -> Result<()> {
     // A file of an earlier run must not pass for this run's result.
     if output.exists() {
-        fs::remove_file(&output)?;
+        fs::remove_file(output)?;
     }
-    let mut reduce = Command::new(&tool);
+    let mut reduce = Command::new(tool);
     reduce.current_dir(&project.root);
-    reduce.args(["reduce", "--on", &["cpu"; RANKS].join(","), "--op", "sum"]);
+    // Equal shares: left to the planner, software devices would not fold at all.
+    reduce.args(["reduce", "--on", on, "--op", "sum", "--algo", "direct", "--chunk", "16KiB"]);
     reduce.args((0..RANKS).map(|r| format!("{DATA}/rank{r}.safetensors")));
-    reduce.arg("-o").arg(&output).arg("--verify");
+    reduce.arg("-o").arg(output).arg("--verify");
     eprintln!("$ {}", cmd::shown(&reduce));
     let table = cmd::read(&mut reduce)?;
     let expected = project.root.join(DATA).join(EXPECTED);
-    let elements = compare(&read(&output)?, &read(&expected)?)
+    let elements = compare(&read(output)?, &read(&expected)?)
         .with_context(|| format!("the sum is not {EXPECTED}"))?;
-    println!("{elements} elements have exactly the bits of {DATA}/{EXPECTED}");
+    println!("over {on}: {elements} elements have exactly the bits of {DATA}/{EXPECTED}");
     print!("{table}");
     Ok(())
 }

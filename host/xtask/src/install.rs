@@ -1,7 +1,7 @@
 //! Installing what is missing. Where that is not possible the error says what to install.
 
 use crate::project::Project;
-use crate::{boards, cmd, toolchain};
+use crate::{boards, cmd, gpu, toolchain};
 use anyhow::{Result, bail};
 use std::process::Command;
 
@@ -15,6 +15,7 @@ const STEPS: &[Step] = &[
     Step { name: "rustfmt and clippy", install: components },
     Step { name: "bare-metal targets", install: |_| toolchain::prepare().map(drop) },
     Step { name: "emulators of boards", install: |_| boards::emulators() },
+    Step { name: "drivers for Vulkan and OpenCL, shader tools", install: |_| gpu::prepare() },
 ];
 
 /// Installs everything; goes on after a failure, so that one run names all that is missing.

@@ -7,6 +7,7 @@
 mod boards;
 mod cmd;
 mod demo;
+mod gpu;
 mod install;
 mod project;
 mod size;
@@ -28,7 +29,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Install what is missing, build, and reduce the shipped gradients over four CPU ranks.
+    /// Install what is missing, build, and reduce the shipped gradients over CPU and GPU ranks.
     Demo,
     /// Install what is missing and run every check.
     Test(suite::Options),
@@ -45,6 +46,8 @@ enum Task {
     ///
     /// Use it as `eval "$(cargo xtask toolchain)"`; then `"$UNISONO_CARGO" build --target …` works.
     Toolchain,
+    /// Check and measure the GPUs of this machine, through both APIs.
+    GpuCheck(gpu::check::Options),
     /// Only install what `demo` and `test` need.
     Setup,
 }
@@ -60,6 +63,12 @@ fn main() -> ExitCode {
 }
 
 fn run(task: Task) -> Result<ExitCode> {
+    if let Task::GpuCheck(options) = &task
+        && let Some(folder) = &options.packed
+    {
+        // There may be no sources where this runs.
+        return gpu::check::packed(folder, options).map(|()| ExitCode::SUCCESS);
+    }
     let project = Project::find()?;
     match task {
         Task::Demo => demo::run(&project)?,
@@ -68,6 +77,7 @@ fn run(task: Task) -> Result<ExitCode> {
         Task::Size(options) => size::run(&project, &options)?,
         Task::Tidy => tidy::run(&project)?,
         Task::Toolchain => print!("{}", toolchain::prepare()?.shell()),
+        Task::GpuCheck(options) => gpu::check::run(&project, &options)?,
         Task::Setup => install::everything(&project)?,
     }
     Ok(ExitCode::SUCCESS)

@@ -44,6 +44,11 @@ pub struct Config {
     pub puts: RankSet,
     /// Input and output are the same buffer (each chunk at the same place).
     pub in_place: bool,
+    /// Peers cannot reach the input where it is, as in memory of a GPU: a chunk of it is copied to
+    /// a scratch slot before it is sent.
+    pub input_private: bool,
+    /// The same for the output. Nobody else can write into it either: `puts` is empty then.
+    pub output_private: bool,
     /// Most sources of one fold on this member's device.
     pub sources_max: u16,
     /// Most destinations of one fold on this member's device.
@@ -91,7 +96,7 @@ pub enum ConfigError {
         ranks: u16,
     },
     /// The operator does not exist for the type, or is missing or superfluous.
-    #[error("operator {op:?} does not fit {kind} of {dtype}")]
+    #[error("{} does not fit {kind} of {dtype}", Named(*op))]
     Op {
         /// The operator.
         op: Option<ReduceOp>,
@@ -151,6 +156,18 @@ pub enum ConfigError {
         /// The collective.
         kind: Kind,
     },
+}
+
+/// An operator in an error, or the lack of one.
+struct Named(Option<ReduceOp>);
+
+impl core::fmt::Display for Named {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self.0 {
+            Some(op) => write!(f, "operator {op}"),
+            None => f.write_str("a call without an operator"),
+        }
+    }
 }
 
 impl Config {

@@ -16,6 +16,8 @@
 //! slots. If all that has been granted is here and folded as far as it goes, all of it is settled
 //! or spent (what comes by span needs no grant and comes by itself), and with D + 2 slots the
 //! next contribution is granted. Hence no lane waits for its own slots.
+//!
+//! Slots for copies of values in private memory (see `stage`) come on top of these.
 
 use super::config::{Config, ConfigError};
 use super::lane::Lane;
@@ -38,14 +40,14 @@ impl<M: Copy, const R: usize> Lane<M, R> {
         }
         let folds = self.moves.iter().filter(|m| matches!(m, Move::Fold { .. })).count() as u16;
         let one_pass = entries(cfg) <= u32::from(cfg.sources_max)
-            && self.by_bytes + folds <= u16::from(cfg.slots);
+            && self.by_bytes + folds <= u16::from(cfg.own_slots());
         self.reserve = folds + if one_pass { 0 } else { depth(cfg) as u16 };
         self.granted = self.grantable(cfg);
     }
 
     /// How many contributions (of the whole route, in order) may have come by now.
     pub fn grantable(&self, cfg: &Config) -> u16 {
-        let free = u16::from(cfg.slots).saturating_sub(self.reserve);
+        let free = u16::from(cfg.own_slots()).saturating_sub(self.reserve);
         self.by_bytes.min(self.spent + self.settled() + free).max(self.granted)
     }
 
@@ -80,15 +82,13 @@ impl Config {
     /// The fewest scratch slots a chunk with which the call runs.
     #[must_use]
     pub fn slots_min(&self) -> u8 {
-        if !self.layout.kind.reduces() || self.layout.ranks == 1 {
-            return 1;
-        }
         let least = match self.by_bytes {
+            _ if !self.layout.kind.reduces() || self.layout.ranks == 1 => 1,
             0 if entries(self) <= u32::from(self.sources_max) => 1,
             0 => depth(self) + 1,
             _ => depth(self) + 2,
         };
-        least as u8
+        least as u8 + self.stage_slots()
     }
 }
 

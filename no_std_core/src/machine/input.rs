@@ -3,7 +3,7 @@
 use super::action::{Arrival, Payload, Place, Released, Status};
 use super::config::Config;
 use super::lane::{Job, Lane, Segment};
-use super::{Machine, unweighted};
+use super::{ASK_AFTER, Machine, unweighted};
 use crate::fold::Form;
 use crate::route::{Move, Rank};
 use crate::time::Instant;
@@ -37,7 +37,7 @@ impl<M: Copy, const W: usize, const R: usize, const P: usize> Machine<M, W, R, P
         let Some(cfg) = &self.cfg else { return Err(Refused::Discard) };
         let Some(lane) = self.lanes.get_mut(at) else { return Err(Refused::Discard) };
         if matches!(lane.move_at(index), Some(Move::Store { .. })) {
-            return lane.result_place(cfg).ok_or(Refused::Later);
+            return lane.receipt_place(cfg).ok_or(Refused::Later);
         }
         match lane.take_slot(cfg.slots) {
             Some(slot) => Ok(Place::Slot(lane.slot_base + u32::from(slot))),
@@ -227,6 +227,7 @@ impl<M: Copy, const W: usize, const R: usize, const P: usize> Machine<M, W, R, P
                 lane.job = Job::None;
                 lane.stored(to);
             }
+            Job::Stage { to } => lane.staged(to),
             Job::Unpark => {
                 lane.job = Job::None;
                 lane.parked = None;
@@ -281,7 +282,14 @@ impl<M: Copy, const W: usize, const R: usize, const P: usize> Machine<M, W, R, P
     /// Time has passed.
     pub fn handle_timeout(&mut self, now: Instant) {
         let Some(cfg) = &self.cfg else { return };
-        if self.status != Status::Running || cfg.deadline.is_none_or(|d| now < d) {
+        if self.status != Status::Running {
+            return;
+        }
+        let seen = *self.seen.get_or_insert(now);
+        if self.unasked.is_none() && now >= seen.saturating_add(ASK_AFTER) {
+            self.unasked = Some(self.others());
+        }
+        if cfg.deadline.is_none_or(|d| now < d) {
             return;
         }
         let rank = cfg.rank;
@@ -301,15 +309,23 @@ impl<M: Copy, const R: usize> Lane<M, R> {
     fn folded(&mut self, cfg: Option<&Config>, to: Place<M>, last: bool) {
         if let Place::Slot(slot) = to {
             self.slots |= 1 << (slot - self.slot_base);
-            let has_output = cfg.is_some_and(|c| output_of(c, self.chunk).is_some());
-            if last && has_output {
-                self.parked = Some((slot - self.slot_base) as u8);
-            }
+        }
+        if let (Some(cfg), true) = (cfg, last) {
+            self.park(cfg, to);
         }
         let form = if last { Form::Final } else { Form::Partial };
         self.value = Some((to, form));
         self.finished |= last;
         self.advance();
+    }
+
+    /// A result that lies in a slot has to move on to the output, if there is one.
+    pub(super) fn park(&mut self, cfg: &Config, at: Place<M>) {
+        if let Place::Slot(slot) = at
+            && output_of(cfg, self.chunk).is_some()
+        {
+            self.parked = Some((slot - self.slot_base) as u8);
+        }
     }
 
     /// The result is here: it is the new value.

@@ -57,7 +57,7 @@ impl<M: Copy, const W: usize, const R: usize, const P: usize> Machine<M, W, R, P
                 Job::Fold { whole: true, .. } => (lane.pc, lane.end),
                 Job::Fold { lo, hi, .. } => (lo, hi),
                 Job::Store { .. } => (lane.pc, lane.end),
-                Job::None | Job::Unpark | Job::Refused => (0, 0),
+                Job::None | Job::Stage { .. } | Job::Unpark | Job::Refused => (0, 0),
             };
             (lo..hi).filter_map(move |i| {
                 let a = lane.arrival(usize::from(i))?;

@@ -47,6 +47,8 @@ pub(super) enum Job<M> {
     Fold { lo: u16, hi: u16, level: u8, whole: bool, to: Place<M> },
     /// Storing a received result.
     Store { to: Place<M> },
+    /// Copying the value to a slot where peers can reach it.
+    Stage { to: Place<M> },
     /// Moving the parked result from its slot to the output.
     Unpark,
     /// A peer has taken its memory back: the lane stands still until the call ends.

@@ -42,6 +42,7 @@ mod input;
 mod jobs;
 mod lane;
 mod poll;
+mod stage;
 
 pub use action::{Action, Payload, Place, Released, Status};
 pub use config::{Config, ConfigError, RankSet};
@@ -56,6 +57,7 @@ use crate::route::{Move, Rank, Route};
 use crate::time::Instant;
 use crate::wire::frame::{Abort, Fingerprint, Phase};
 use agree::{Agree, is_connected};
+use core::time::Duration;
 use heapless::Vec;
 use lane::Lane;
 
@@ -96,7 +98,18 @@ pub struct Machine<M, const W: usize, const R: usize, const P: usize> {
     untold: RankSet,
     /// Peers may have to be told their limit.
     stale_limits: bool,
+    /// When the first look at a clock was.
+    seen: Option<Instant>,
+    /// Peers that are asked whether they make the same call; `None`: nobody has been asked yet.
+    unasked: Option<RankSet>,
 }
+
+/// How long a call may take before its peers are asked what they are doing.
+///
+/// Ranks whose calls do not match may wait for each other without a single frame: one fills its
+/// window with chunks that the other one's schedule does not send yet. So whoever waits this long
+/// sends every peer a frame, which carries the fingerprint; once a call, so it costs nothing.
+const ASK_AFTER: Duration = Duration::from_millis(20);
 
 impl<M: Copy, const W: usize, const R: usize, const P: usize> Default for Machine<M, W, R, P> {
     fn default() -> Self {
@@ -123,6 +136,8 @@ impl<M: Copy, const W: usize, const R: usize, const P: usize> Machine<M, W, R, P
             agree: Agree::none(),
             untold: 0,
             stale_limits: false,
+            seen: None,
+            unasked: None,
         }
     }
 
@@ -142,6 +157,8 @@ impl<M: Copy, const W: usize, const R: usize, const P: usize> Machine<M, W, R, P
         self.source = source_ready;
         self.untold = 0;
         self.stale_limits = false;
+        self.seen = None;
+        self.unasked = None;
         self.agree = Agree::new(!is_connected(cfg), self.members);
         self.peers.clear();
         let limit = cfg.eager.min(self.chunks);
@@ -208,19 +225,25 @@ impl<M: Copy, const W: usize, const R: usize, const P: usize> Machine<M, W, R, P
         }
     }
 
-    /// Sets the deadline of a call that was started without one, so that a call which is over
-    /// before anybody waits never reads a clock.
-    pub fn arm(&mut self, deadline: Instant) {
+    /// Sets or moves the call's deadline. A call that was started without one, and is over before
+    /// anybody waits, never reads a clock; and who sees progress may give it more time.
+    pub const fn arm(&mut self, deadline: Instant) {
         if let Some(cfg) = &mut self.cfg {
-            cfg.deadline = cfg.deadline.or(Some(deadline));
+            cfg.deadline = Some(deadline);
         }
     }
 
     /// When [`Machine::handle_timeout`] has to be called, if at all.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let running = self.status == Status::Running;
-        self.cfg.as_ref().and_then(|c| c.deadline).filter(|_| running)
+        let cfg = self.cfg.as_ref().filter(|_| self.status == Status::Running)?;
+        let ask = match (self.unasked, self.seen) {
+            (Some(_), _) => None,
+            (None, Some(seen)) => Some(seen.saturating_add(ASK_AFTER)),
+            // The sooner the first look, the sooner the question.
+            (None, None) => Some(Instant::ZERO),
+        };
+        ask.into_iter().chain(cfg.deadline).min()
     }
 
     /// Does the call still need something from this peer, or have to send it something?
@@ -330,12 +353,17 @@ impl<M: Copy, const W: usize, const R: usize, const P: usize> Machine<M, W, R, P
     /// Gives the call up: all peers will be told.
     fn fail(&mut self, why: Abort) {
         if self.status == Status::Running {
-            let rank = self.cfg.as_ref().map_or(0, |c| c.rank);
-            let all = RankSet::MAX >> (RankSet::BITS - u32::from(self.members.max(1)));
-            self.untold = all & !(1 << rank);
+            self.untold = self.others();
             self.status = Status::Failing(why);
             self.abort_settle();
         }
+    }
+
+    /// All members but this one.
+    fn others(&self) -> RankSet {
+        let rank = self.cfg.as_ref().map_or(0, |c| c.rank);
+        let all = RankSet::MAX >> (RankSet::BITS - u32::from(self.members.max(1)));
+        all & !(1 << rank)
     }
 
     fn abort_settle(&mut self) {

@@ -47,6 +47,15 @@ impl<M: Copy, const W: usize, const R: usize, const P: usize> Machine<M, W, R, P
             self.settle();
             return Some(Action::Control { to, body: Body::Agree { round } });
         }
+        if let Some(unasked) = &mut self.unasked
+            && let Some(to) = ranks(*unasked).find(|&to| room.send(to))
+        {
+            *unasked &= !(1 << to);
+            let peer = self.peers.get_mut(usize::from(to))?;
+            peer.told = peer.granted;
+            let body = Body::Credit { limit: peer.granted };
+            return Some(Action::Control { to, body });
+        }
         if !self.stale_limits {
             return None;
         }
@@ -159,7 +168,10 @@ impl<M: Copy, const R: usize> Lane<M, R> {
                     return self.fold(at, cfg, source, last, room);
                 }
                 Segment::Store => match self.store(at, cfg, room) {
-                    Stored::Already(place) => self.stored(place),
+                    Stored::Already(place) => {
+                        self.park(cfg, place);
+                        self.stored(place);
+                    }
                     Stored::By(action) => return Some(action),
                     Stored::NotYet => return None,
                 },
@@ -201,6 +213,10 @@ impl<M: Copy, const R: usize> Lane<M, R> {
             if self.issued >> i & 1 != 0 || self.chunk >= peer.may_send || !room.send(to) {
                 continue;
             }
+            let put = self.was_put(to);
+            if !put && cfg.is_private(place) {
+                return self.stage(at, cfg, room);
+            }
             self.issued |= 1 << i;
             peer.told = peer.granted;
             let is_result = self.finished || cfg.op.is_none();
@@ -219,7 +235,7 @@ impl<M: Copy, const R: usize> Lane<M, R> {
             self.unsent_to |= 1 << to;
             let token = (at as u32) << 9 | u32::from(to) << 1 | u32::from(from_input);
             let window = if is_result { None } else { self.answer_window(cfg, to) };
-            let payload = (!self.was_put(to)).then_some(place);
+            let payload = (!put).then_some(place);
             return Some(Action::Send { to, data, payload, window, token });
         }
         None

@@ -243,6 +243,8 @@ impl Call {
             slots: self.slots,
             by_bytes: 0,
             puts: 0,
+            input_private: false,
+            output_private: false,
             in_place,
             sources_max: 0,
             dests_max: 0,

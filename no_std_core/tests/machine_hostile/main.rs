@@ -44,6 +44,8 @@ fn config(kind: Kind, ranks: u16, rank: u16) -> Config {
         by_bytes: 0,
         puts: 0,
         in_place: false,
+        input_private: false,
+        output_private: false,
         sources_max: 2,
         dests_max: 2,
         deadline: None,

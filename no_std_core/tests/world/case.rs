@@ -48,6 +48,8 @@ pub struct Case {
     pub eager: u64,
     pub joins: Joins,
     pub in_place: bool,
+    /// Ranks whose buffers peers cannot reach: all of them, each by itself with this seed.
+    pub private: Option<u64>,
     pub sources_max: u16,
     pub dests_max: u16,
     /// Slots beyond the least that are enough.
@@ -78,6 +80,7 @@ impl Case {
             eager: 0,
             joins: Joins::All(Join::Span),
             in_place: false,
+            private: None,
             sources_max: 32,
             dests_max: 32,
             spare_slots: 0,
@@ -110,6 +113,7 @@ impl Case {
         self.jobs = rng.pick(&[1, 2, 8]);
         self.grows = rng.one_in(4);
         self.varied = rng.one_in(3);
+        self.private = rng.one_in(3).then(|| rng.next());
         let may_be_eager =
             matches!(self.joins, Joins::All(Join::Span | Join::Put)) || !self.layout.kind.reduces();
         if may_be_eager && rng.one_in(2) {
@@ -131,6 +135,12 @@ impl Case {
                 Rng(self.seed ^ pair).pick(&[Join::Span, Join::Put, Join::Bytes])
             }
         }
+    }
+
+    /// Can peers not reach the rank's input (0) or output (1)? In place they are the same.
+    fn is_private(&self, rank: u16, buffer: u64) -> bool {
+        let buffer = if self.in_place { 0 } else { buffer };
+        self.private.is_some_and(|seed| Rng(seed ^ u64::from(rank) << 8 ^ buffer).one_in(2))
     }
 
     /// A rank's weight, so that no leaf is taken for another one.
@@ -158,8 +168,10 @@ impl Case {
             eager: self.eager,
             slots: 0,
             by_bytes: set(Join::Bytes),
-            puts: set(Join::Put),
+            puts: if self.is_private(rank, 1) { 0 } else { set(Join::Put) },
             in_place: self.in_place,
+            input_private: self.is_private(rank, 0),
+            output_private: self.is_private(rank, 1),
             sources_max: self.sources_max,
             dests_max: self.dests_max,
             deadline: self.deadline,

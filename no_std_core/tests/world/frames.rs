@@ -165,6 +165,9 @@ impl World {
         let elems = self.elems(rank, data.chunk);
         let config = self.member(rank).config.as_ref().expect("a call");
         assert_eq!(u64::from(data.bytes), config.bytes(elems, data.form));
+        for place in payload.iter().chain(&window) {
+            self.assert_shared(rank, *place);
+        }
         let at = payload.map(|place| self.at(rank, place));
         if let (Some(at), Form::Leaf) = (at, data.form) {
             let value = self.members[usize::from(at.rank)].memory.get(at.at);
@@ -202,6 +205,17 @@ impl World {
             }
         };
         Ref { rank, at }
+    }
+
+    /// Links and peers reach only memory that is not private.
+    fn assert_shared(&self, rank: Rank, place: Place<Ref>) {
+        let config = self.members[usize::from(rank)].config.as_ref().expect("a call");
+        let private = match place {
+            Place::Input(_) => config.input_private,
+            Place::Output(_) => config.output_private,
+            Place::Slot(_) | Place::Peer(_) => false,
+        };
+        assert!(!private, "a link touches private memory of {rank}: {place:?}");
     }
 
     pub fn deliver(&mut self, from: Rank, to: Rank) {
@@ -249,6 +263,7 @@ impl World {
     fn receive(&mut self, header: &Header, to: Rank, place: Place<Ref>) {
         let Body::Data(data) = header.body else { unreachable!("only data has bytes") };
         let elems = self.elems(to, data.chunk);
+        self.assert_shared(to, place);
         let at = self.at(to, place);
         self.member(to).memory.lock_write(at.at, elems, 0);
         let link = self.link(header.from, to);

@@ -49,7 +49,12 @@ impl World {
         bytes: u64,
     ) {
         let size = self.case.dtype.size() as u64;
-        let source = Source { mem: from, form: Form::Final, weight: Case::weight(0), merges: 0 };
+        // A leaf on its way out of private memory stays what it is.
+        let at = self.at(rank, from);
+        let value = self.members[usize::from(at.rank)].memory.get(at.at);
+        let form = value.form.unwrap_or(Form::Final);
+        let weight = Case::weight(value.shape as u16);
+        let source = Source { mem: from, form, weight, merges: 0 };
         let dests = vec![self.at(rank, to)];
         self.occupy(rank, lane, vec![source], dests, bytes / size, None);
     }
@@ -112,7 +117,9 @@ impl World {
             let memory = &mut self.members[usize::from(at.rank)].memory;
             memory.unlock_read(at.at, job.elems);
             let gone = at.rank == rank && memory.is_slot(at.at) && job.finish.is_some();
-            if gone && !job.dests.contains(&at) {
+            // A copy of the own input is folded before it has gone out to everybody.
+            let own = job.elems > 0 && memory.get(at.at).shape == u32::from(rank);
+            if gone && !own && !job.dests.contains(&at) {
                 // Nobody needs a folded slot any more.
                 (0..job.elems as u32).for_each(|i| memory.set(at.at + i, POISON));
             }
@@ -156,11 +163,11 @@ impl World {
         let mut value = stack.pop().expect("the program was checked");
         value.form = Some(match job.finish {
             Some(Finish::Partial) => Form::Partial,
+            None => return value,
             Some(Finish::Final { ranks }) => {
                 assert_eq!(ranks, u32::from(self.case.layout.ranks), "divides by something else");
                 Form::Final
             }
-            None => Form::Final,
         });
         value
     }

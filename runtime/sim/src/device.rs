@@ -23,6 +23,10 @@ pub struct DeviceModel {
     pub ps_per_byte: u64,
     /// A job takes longer by up to so many nanoseconds: jobs overtake each other.
     pub jitter_ns: u64,
+    /// It gathers jobs until it is told to start them.
+    pub gathers: bool,
+    /// Inputs and outputs of its member lie where only it reaches them.
+    pub private: [bool; 2],
     /// The job with this number fails: when it is started, or when it should be finished.
     pub fails: Option<(u64, FailsAt)>,
 }
@@ -79,6 +83,8 @@ pub struct Inside {
     model: DeviceModel,
     started: u64,
     running: Vec<Job>,
+    /// Jobs that wait to be started, and how long each takes.
+    gathered: Vec<(u32, u64)>,
     done: VecDeque<Done<DeviceError>>,
 }
 
@@ -91,7 +97,8 @@ impl SimDevice {
     #[must_use]
     pub fn new(hub: Rc<Hub>, member: usize, model: DeviceModel) -> (Self, Rc<RefCell<Inside>>) {
         let (running, done) = (Vec::new(), VecDeque::new());
-        let inside = Inside { hub, member, model, started: 0, running, done };
+        let gathered = Vec::new();
+        let inside = Inside { hub, member, model, started: 0, running, gathered, done };
         let inside = Rc::new(RefCell::new(inside));
         (Self(inside.clone()), inside)
     }
@@ -161,10 +168,25 @@ impl Inside {
         let bytes: usize = reads.iter().map(|(_, len)| len).sum();
         let late = self.hub.rng.borrow_mut().below(self.model.jitter_ns + 1);
         let takes = self.model.start_ns + self.model.ps_per_byte * bytes as u64 / 1000 + late;
-        let member = self.member;
-        self.hub.at(self.hub.now() + takes, Event::Job { member, serial });
+        self.gathered.push((serial, takes));
         self.running.push(Job { serial, token, work, fails: failure.is_some() });
+        if !self.model.gathers {
+            self.flush();
+        }
         Ok(())
+    }
+
+    fn flush(&mut self) {
+        for (serial, takes) in self.gathered.drain(..) {
+            let member = self.member;
+            self.hub.at(self.hub.now() + takes, Event::Job { member, serial });
+        }
+    }
+
+    /// What the device is like.
+    #[must_use]
+    pub const fn model(&self) -> &DeviceModel {
+        &self.model
     }
 
     fn note_failure(&self, token: Token) {
@@ -203,6 +225,7 @@ impl Inside {
 
     /// The member is gone; what its device was doing is not finished.
     pub fn kill(&mut self) {
+        self.gathered.clear();
         for job in core::mem::take(&mut self.running) {
             self.let_go(&job);
         }
@@ -235,6 +258,14 @@ impl Device for SimDevice {
     unsafe fn copy(&mut self, work: &Copy<Mem>, token: Token) -> Result<(), DeviceError> {
         let Copy { from, to, bytes } = *work;
         self.0.borrow_mut().start(Work::Copy { from, to, bytes }, token)
+    }
+
+    fn flush(&mut self) {
+        self.0.borrow_mut().flush();
+    }
+
+    fn is_shared(&self, mem: Mem) -> bool {
+        self.0.borrow().hub.memory.borrow().is_shared(mem)
     }
 
     fn poll_done(&mut self) -> Option<Done<DeviceError>> {

@@ -104,9 +104,11 @@ impl Member {
         let rank = self.id as u16;
         let local = self.local();
         let start = plan.starts[self.id];
+        let private = self.private(plan.in_place);
         let Some(engine) = &mut self.engine else { return };
         let mut config = config(&plan, rank);
         config.window = start.window;
+        [config.input_private, config.output_private] = private;
         config.deadline = Some(local + deadline);
         // A call that cannot run is refused by `begin`, which is what the scenario wants to see.
         let _ = engine.fit(&mut config);
@@ -115,6 +117,7 @@ impl Member {
         let ready = if start.steps == 0 { total } else { 0 };
         let (buffers, regions) = allocate(&self.hub, &plan, rank, ready, &config);
         let source_ready = if start.steps == 0 { u64::MAX } else { 0 };
+        hide(&self.hub, &config, &buffers);
         let mut call = Call { config, buffers, source_ready };
         // SAFETY: memory is checked at every access; it is freed when the result is there.
         let begun = unsafe { engine.begin(&mut call) };
@@ -142,6 +145,12 @@ impl Member {
                 self.over(op as usize, None);
             }
         }
+    }
+
+    /// Are the buffers of a call private, input and output?
+    fn private(&self, in_place: bool) -> [bool; 2] {
+        let [input, output] = self.device.borrow().model().private;
+        [input, if in_place { input } else { output }]
     }
 
     /// A call is over: its memory goes back to the member, who looks at it.
@@ -192,7 +201,7 @@ impl Member {
         let (from, to) = (begun.ready as usize * size, upto as usize * size);
         let bytes = &begun.plan.input(self.id as u16)[from..to];
         let mem = begun.buffers.input.offset(from as u64);
-        let put = self.hub.memory.borrow_mut().put(self.id as u16, mem, bytes);
+        let put = self.hub.memory.borrow_mut().deposit(self.id as u16, mem, bytes);
         self.hub.check(put);
         begun.ready = upto;
         engine.source_ready(call as u64, upto);
@@ -256,9 +265,22 @@ fn config(plan: &CallPlan, rank: u16) -> Config {
         by_bytes: 0,
         puts: 0,
         in_place: plan.in_place,
+        input_private: false,
+        output_private: false,
         sources_max: 0,
         dests_max: 0,
         deadline: None,
+    }
+}
+
+/// Makes the buffers private that the device keeps to itself.
+fn hide(hub: &Hub, config: &Config, buffers: &Buffers<Mem>) {
+    let mut memory = hub.memory.borrow_mut();
+    if config.input_private {
+        memory.set_private(buffers.input);
+    }
+    if config.output_private {
+        memory.set_private(buffers.output);
     }
 }
 

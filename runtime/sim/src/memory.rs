@@ -34,6 +34,8 @@ struct Region {
     owner: u16,
     what: String,
     bytes: Vec<u8>,
+    /// As memory of a GPU: neither peers nor links reach it.
+    private: bool,
     live: bool,
     claims: Vec<Claim>,
 }
@@ -48,8 +50,36 @@ impl MemoryMap {
     /// A new buffer.
     pub fn alloc(&mut self, owner: u16, what: String, bytes: Vec<u8>) -> Mem {
         let region = self.regions.len() as u32;
-        self.regions.push(Region { owner, what, bytes, live: true, claims: Vec::new() });
+        let (private, claims) = (false, Vec::new());
+        self.regions.push(Region { owner, what, bytes, private, live: true, claims });
         Mem { owner, region, at: 0 }
+    }
+
+    /// From now on only the owner's device and program reach this buffer.
+    pub fn set_private(&mut self, mem: Mem) {
+        self.regions[mem.region as usize].private = true;
+    }
+
+    /// Do peers and links reach this buffer?
+    #[must_use]
+    pub fn is_shared(&self, mem: Mem) -> bool {
+        !self.regions[mem.region as usize].private
+    }
+
+    /// The bytes of a payload that a link copies.
+    ///
+    /// # Errors
+    /// As for [`MemoryMap::read`], or if the buffer is private.
+    pub fn read_shared(&self, mem: Mem, len: usize) -> Result<&[u8], String> {
+        self.demand_shared(mem)?;
+        self.read(mem, len)
+    }
+
+    fn demand_shared(&self, mem: Mem) -> Result<(), String> {
+        if self.is_shared(mem) {
+            return Ok(());
+        }
+        Err(format!("a link touches {}, which is private", self.regions[mem.region as usize].what))
     }
 
     /// Frees a buffer and returns what it held.
@@ -116,6 +146,9 @@ impl MemoryMap {
     /// lent, or in conflict with another one.
     pub fn claim(&mut self, user: User, access: Access, mem: Mem, len: u64) -> Result<(), String> {
         let range = self.range(mem, len as usize)?;
+        if matches!(user, User::Lent { .. }) {
+            self.demand_shared(mem)?;
+        }
         let claim = Claim { user, access, low: range.start as u64, high: range.end as u64 };
         let region = &mut self.regions[mem.region as usize];
         claim.check(region.owner, &region.claims).map_err(|why| {
@@ -150,6 +183,15 @@ impl MemoryMap {
     /// # Errors
     /// As for [`MemoryMap::claim`].
     pub fn put(&mut self, member: u16, mem: Mem, bytes: &[u8]) -> Result<(), String> {
+        self.demand_shared(mem)?;
+        self.deposit(member, mem, bytes)
+    }
+
+    /// A member's program writes its own memory, private or not.
+    ///
+    /// # Errors
+    /// As for [`MemoryMap::claim`].
+    pub fn deposit(&mut self, member: u16, mem: Mem, bytes: &[u8]) -> Result<(), String> {
         let user = User::Receipt { member };
         self.claim(user, Access::Write, mem, bytes.len() as u64)?;
         let result = self.write(mem, bytes);

@@ -5,6 +5,7 @@
 
 mod bits;
 mod rig;
+mod shape;
 mod suite;
 
 use std::time::{Duration, Instant};
@@ -57,14 +58,17 @@ pub struct Plan {
     pub lengths: usize,
     /// Spans may start at multiples of so many bytes: 1 if at any address.
     pub align: usize,
+    /// Every program that the suite can think of; otherwise one for each type, operator and number
+    /// of sources, which the seed chooses: for devices that compile a kernel for each.
+    pub every_shape: bool,
     /// Seed of everything random.
     pub seed: u64,
 }
 
 impl Default for Plan {
-    /// A million patterns, lengths to 300, any address.
+    /// A million patterns, lengths to 300, any address, every program.
     fn default() -> Self {
-        Self { patterns: 1_000_000, lengths: 300, align: 1, seed: 1 }
+        Self { patterns: 1_000_000, lengths: 300, align: 1, every_shape: true, seed: 1 }
     }
 }
 
@@ -73,12 +77,13 @@ impl Default for Plan {
 /// # Panics
 /// If the device does anything wrong.
 pub fn run(harness: &mut impl DeviceHarness, plan: &Plan) {
+    let mut shapes = suite::shapes(harness, plan);
     suite::rules(harness);
-    suite::copies(harness, plan);
-    suite::programs(harness, plan);
-    suite::lengths(harness, plan);
-    suite::starts(harness, plan);
-    suite::every_value(harness, plan);
+    suite::copies(harness, plan, &shapes);
+    suite::programs(harness, plan, &mut shapes);
+    suite::lengths(harness, plan, &mut shapes);
+    suite::starts(harness, plan, &mut shapes);
+    suite::every_value(harness, plan, &mut shapes);
     suite::every_rounding(harness, plan);
-    suite::patterns(harness, plan);
+    suite::patterns(harness, plan, &mut shapes);
 }

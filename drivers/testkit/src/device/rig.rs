@@ -60,12 +60,6 @@ impl<'h, H: DeviceHarness> Rig<'h, H> {
         Self { harness, spans, room, token: 0, image: vec![0; bytes] }
     }
 
-    /// The device's limits.
-    pub fn limits(&mut self) -> (usize, usize) {
-        let caps = self.harness.device().caps();
-        (caps.sources_max.min(self.spans.len() / 2), caps.dests_max.min(self.spans.len() / 2))
-    }
-
     /// Puts `bytes` into span `i`, guards around them; returns where they start.
     fn fill(&mut self, i: usize, shift: usize, bytes: &[u8]) -> Mem<H> {
         assert!(bytes.len() <= self.room, "the suite's own span is too short");

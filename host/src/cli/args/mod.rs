@@ -1,7 +1,9 @@
 //! Options that several commands share, and how their values are written.
 
+mod devices;
 mod number;
 
+pub use devices::{Devices, Ranks};
 pub use number::{bytes, duration, rate};
 
 use super::error::Usage;
@@ -10,7 +12,7 @@ use clap::ValueEnum;
 use std::str::FromStr;
 use std::time::Duration;
 use unisono::schedule::{Aggregators, Nodes, Owners};
-use unisono::{DType, Group, GroupBuilder, Order, ReduceOp, Schedule};
+use unisono::{DType, DeviceSpec, Group, GroupBuilder, Order, ReduceOp, Schedule};
 
 /// Not a comment of the field: to rustdoc, the brackets would be links.
 const ALGO_HELP: &str = "Schedule: auto, ring, direct, one-shot, binomial, double-tree, \
@@ -33,26 +35,31 @@ pub struct GroupArgs {
     /// Chunks in flight, 1 to 16 [default: as many as fit]
     #[arg(long, value_name = "W")]
     pub window: Option<u16>,
-    /// Give a call up after this time
+    /// Give a call up after this time without any progress
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
     pub timeout: Duration,
 }
 
 impl GroupArgs {
-    /// A group of CPU ranks for tensors of this type.
+    /// A group of these ranks for tensors of this type.
     pub fn group(
         &self,
-        ranks: usize,
+        ranks: &Ranks,
         dtype: DType,
         interrupt: &Interrupt,
     ) -> anyhow::Result<Group> {
         Ok(self.builder(ranks, dtype)?.interrupt(interrupt.flag()).build()?)
     }
 
-    fn builder(&self, ranks: usize, dtype: DType) -> Result<GroupBuilder, Usage> {
-        let mut builder =
-            Group::builder().cpus(ranks).order(self.order.into()).timeout(self.timeout);
-        if let Some(schedule) = self.algo.schedule(ranks)? {
+    fn builder(&self, ranks: &Ranks, dtype: DType) -> Result<GroupBuilder, Usage> {
+        let mut builder = Group::builder().cpus(0).order(self.order.into()).timeout(self.timeout);
+        for rank in ranks.devices() {
+            builder = match rank {
+                Some(device) => builder.open(device.clone()),
+                None => builder.device(DeviceSpec::Cpu),
+            };
+        }
+        if let Some(schedule) = self.algo.schedule(ranks.count())? {
             builder = builder.schedule(schedule);
         }
         if let Some(chunk) = self.chunk {
@@ -198,32 +205,6 @@ impl Chunk {
     }
 }
 
-/// `--on`: which device each rank is on.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Devices {
-    /// CPU ranks.
-    pub cpus: usize,
-}
-
-impl FromStr for Devices {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let mut cpus = 0;
-        for name in text.split(',').map(str::trim) {
-            cpus += match name.split_once(':').unwrap_or((name, "1")) {
-                ("cpu", number) => match number.parse::<u16>() {
-                    Ok(n) if n > 0 => usize::from(n),
-                    _ => return Err(format!("{name}: cpu:N stands for N ranks on the CPU")),
-                },
-                _ if name.is_empty() => return Err("a device without a name".into()),
-                _ => return Err(format!("{name}: this version has CPU ranks only; use cpu")),
-            };
-        }
-        Ok(Self { cpus })
-    }
-}
-
 /// An operator by its name.
 pub fn op(text: &str) -> Result<ReduceOp, String> {
     ReduceOp::ALL.into_iter().find(|op| op.name() == text).ok_or_else(|| {
@@ -264,19 +245,6 @@ pub const fn nccl_name(dtype: DType) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn devices_are_counted() {
-        let cpus = |text: &str| text.parse::<Devices>().map(|d| d.cpus);
-        assert_eq!(cpus("cpu"), Ok(1));
-        assert_eq!(cpus("cpu,cpu,cpu"), Ok(3));
-        assert_eq!(cpus("cpu:4, cpu"), Ok(5));
-        let refusal = "vulkan:0: this version has CPU ranks only; use cpu";
-        assert_eq!(cpus("cpu,vulkan:0"), Err(refusal.to_owned()));
-        for wrong in ["", "cpu,", "cpu:0", "cpu:x"] {
-            assert!(cpus(wrong).is_err(), "{wrong}");
-        }
-    }
 
     #[test]
     fn algorithms_have_names() {

@@ -1,6 +1,6 @@
 //! Options of the collectives' benchmark.
 
-use super::super::args::{GroupArgs, bytes, dtype, op};
+use super::super::args::{Devices, GroupArgs, Ranks, bytes, dtype, op};
 use super::super::error::Usage;
 use clap::ValueEnum;
 use std::path::PathBuf;
@@ -46,6 +46,13 @@ pub struct CollectiveArgs {
     /// Ranks, each a thread [default: one a core]
     #[arg(short = 't', long)]
     pub nthreads: Option<usize>,
+    /// Device of each rank: cpu, vulkan:WHICH, opencl:WHICH with commas between them, or auto
+    /// (see `unisono devices`) [default: the CPU]
+    #[arg(long, value_name = "DEVICES")]
+    pub on: Option<Devices>,
+    /// Where tensors are: in memory of each rank's device, or of the host
+    #[arg(long, value_enum, default_value = "device")]
+    pub memory: Where,
     /// Which rank's time counts: 0 rank 0's, 1 the average, 2 the smallest, 3 the largest
     #[arg(short = 'a', long, default_value_t = 1,
           value_parser = clap::value_parser!(u8).range(0..=3))]
@@ -64,6 +71,15 @@ pub struct CollectiveArgs {
     pub huge: bool,
     #[command(flatten)]
     pub group: GroupArgs,
+}
+
+/// `--memory`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Where {
+    /// In memory of the rank's device
+    Device,
+    /// In memory of the host
+    Host,
 }
 
 /// One value or all of them.
@@ -182,10 +198,18 @@ impl Collective {
 }
 
 impl CollectiveArgs {
-    /// Ranks.
-    pub fn ranks(&self) -> usize {
+    /// Opens the ranks' devices.
+    pub fn ranks(&self) -> anyhow::Result<Ranks> {
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
-        self.nthreads.unwrap_or_else(cores)
+        let Some(on) = &self.on else {
+            return Ok(Devices::cpus(self.nthreads.unwrap_or_else(cores)).open(None)?);
+        };
+        match (on.count(), self.nthreads) {
+            (Some(named), Some(threads)) if named != threads => {
+                Err(Usage(format!("--on names {named} ranks, -t {threads}")).into())
+            }
+            (_, threads) => Ok(on.open(threads)?),
+        }
     }
 
     /// Sizes in bytes, from the smallest one.

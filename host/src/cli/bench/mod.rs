@@ -1,12 +1,14 @@
-//! `unisono bench`: collectives in the format of nccl-tests, and the CPU's folds.
+//! `unisono bench`: collectives in the format of nccl-tests, the CPU's folds, and GPUs.
 
 mod args;
 mod check;
 mod data;
+mod device;
 mod fold;
 mod format;
 mod results;
 mod run;
+mod speed;
 
 use super::interrupt::Interrupt;
 use args::CollectiveArgs;
@@ -17,7 +19,9 @@ Examples:
   unisono bench reduce_scatter -d all -o all -b 1M -e 1M
   unisono bench -b 1M -e 1M -n 5 --samples 50 --median -J result.json
   unisono bench --algo ring --order any -d half -b 64K -e 64M -f 2
+  unisono bench --on cpu,cpu,vulkan:0,opencl:0 -b 64M -e 64M
   unisono bench fold -d float -k 4
+  unisono bench device vulkan:0 -d float -o sum
 
 Options, defaults and columns are those of nccl-tests. Sizes are powers of 1024 (32M). #wrong counts
 elements whose bits are not those of the scalar reference in canonical order. With a schedule that
@@ -38,12 +42,15 @@ pub struct BenchArgs {
 enum Other {
     /// How fast one core folds, for every type and operator, against memcpy in the same run
     Fold(fold::FoldArgs),
+    /// How fast a GPU folds, against its own copy, and what transfers and submissions cost
+    Device(speed::DeviceArgs),
 }
 
 /// Runs the command.
 pub fn run(args: &BenchArgs, interrupt: &Interrupt) -> anyhow::Result<()> {
     match &args.other {
         Some(Other::Fold(args)) => fold::run(args, interrupt),
+        Some(Other::Device(args)) => speed::run(args, interrupt),
         None => run::run(&args.collective, interrupt),
     }
 }

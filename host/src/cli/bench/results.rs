@@ -1,13 +1,13 @@
 //! From times to rows, averages and JSON.
 
-use super::super::args::nccl_name;
+use super::super::args::{Ranks, nccl_name};
+use super::super::staged::Staged;
 use super::args::CollectiveArgs;
 use super::format::{Half, Row, general, header};
 use super::run::Case;
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use serde::Serialize;
-use std::fs::File;
-use std::path::Path;
+use unisono::device::{Opened, Pci};
 
 /// What one half of a row shows, in seconds; `None` if there is no such half.
 #[derive(Clone, Debug, PartialEq)]
@@ -90,13 +90,13 @@ struct Average {
 }
 
 impl Side {
-    fn new(args: &CollectiveArgs, size: u64, sampled: &Sampled) -> Self {
+    fn new(args: &CollectiveArgs, ranks: usize, size: u64, sampled: &Sampled) -> Self {
         let seconds = if args.median { sampled.median } else { sampled.mean };
         let alg_bw = size as f64 / seconds / 1e9;
         Self {
             time: seconds * 1e6,
             alg_bw,
-            bus_bw: alg_bw * args.collective.factor(args.ranks()),
+            bus_bw: alg_bw * args.collective.factor(ranks),
             nwrong: (args.check > 0).then_some(sampled.wrong),
             mean_time: sampled.mean * 1e6,
             min_time: sampled.min * 1e6,
@@ -111,11 +111,11 @@ impl Side {
 
 impl Results {
     /// No rows yet.
-    pub fn new(args: &CollectiveArgs) -> Self {
+    pub fn new(args: &CollectiveArgs, ranks: usize) -> Self {
         Self {
             program: format!("unisono {}", env!("CARGO_PKG_VERSION")),
             collective: args.collective.program(),
-            ranks: args.ranks(),
+            ranks,
             average: args.average,
             samples: args.samples,
             results: Vec::new(),
@@ -125,7 +125,7 @@ impl Results {
     }
 
     /// What stands above the rows.
-    pub fn preamble(&self, args: &CollectiveArgs, ranks: usize) -> String {
+    pub fn preamble(&self, args: &CollectiveArgs, ranks: &Ranks) -> String {
         let name = args.collective.program();
         let (step, unit) = match args.stepfactor {
             Some(factor) => (factor, "factor"),
@@ -133,17 +133,27 @@ impl Results {
         };
         let mut text = format!(
             "# {} (the format is that of nccl-tests)\n# Collective test starting: {name}\n\
-             # nThread {ranks} nGpus 1 minBytes {} maxBytes {} step: {step}({unit}) \
+             # nThread {} nGpus 1 minBytes {} maxBytes {} step: {step}({unit}) \
              warmup iters: {} iters: {} agg iters: 1 validation: {} graph: 0 unalign: 0\n\
              #\n# Using devices\n",
-            self.program, args.minbytes, args.maxbytes, args.warmup_iters, args.iters, args.check
+            self.program,
+            ranks.count(),
+            args.minbytes,
+            args.maxbytes,
+            args.warmup_iters,
+            args.iters,
+            args.check
         );
         let (host, model) = super::super::devices::host_and_cpu();
         let pid = std::process::id();
-        for rank in 0..ranks {
+        for (rank, device) in ranks.devices().iter().enumerate() {
+            let card = device.as_ref().map(Opened::card);
+            let name = card.map_or(&model, |card| &card.name);
+            let none = Pci { domain: 0, bus: 0, device: 0, function: 0 };
+            let Pci { domain, bus, device, .. } = card.and_then(|c| c.pci).unwrap_or(none);
             text.push_str(&format!(
                 "#  Rank {rank:>2} Group  0 Pid {pid:>6} on {host:>10} device {rank:>2} \
-                 [0000:00:00] {model}\n"
+                 [{domain:04x}:{bus:02x}:{device:02x}] {name}\n"
             ));
         }
         text.push_str("#\n");
@@ -160,7 +170,7 @@ impl Results {
     ) -> String {
         let Case { call, size, .. } = *case;
         let [out_of_place, in_place] =
-            halves.map(|half| half.map(|sampled| Side::new(args, size, &sampled)));
+            halves.map(|half| half.map(|sampled| Side::new(args, self.ranks, size, &sampled)));
         let entry = Entry {
             size,
             count: call.count,
@@ -211,10 +221,10 @@ impl Results {
     }
 
     /// The same as JSON.
-    pub fn write_json(&self, path: &Path) -> Result<()> {
-        let shown = || format!("writing {}", path.display());
-        let file = File::create(path).with_context(shown)?;
-        serde_json::to_writer_pretty(file, self).with_context(shown)
+    pub fn write_json(&self, mut file: Staged) -> Result<()> {
+        file.write(&serde_json::to_vec_pretty(self)?)?;
+        file.sync()?;
+        file.keep()
     }
 
     /// An error if anything was wrong.

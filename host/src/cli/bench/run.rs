@@ -1,13 +1,16 @@
 //! The sweep over sizes: rank threads stay, buffers stay, only the calls are timed.
 
+use super::super::args::Devices;
 use super::super::error::Usage;
 use super::super::interrupt::Interrupt;
 use super::super::memory::Pages;
-use super::args::CollectiveArgs;
+use super::super::staged::Staged;
+use super::args::{CollectiveArgs, Where};
 use super::check;
 use super::data::Tables;
+use super::device::OnDevice;
 use super::results::{Results, Sampled};
-use anyhow::{Context, Result};
+use anyhow::Result;
 use std::io::{self, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Instant;
@@ -15,19 +18,22 @@ use unisono::{Call, DType, Error, Kind, Member, ReduceOp};
 
 /// Runs the benchmark.
 pub fn run(args: &CollectiveArgs, interrupt: &Interrupt) -> Result<()> {
-    let ranks = args.ranks();
     let sizes = args.sizes()?;
+    let places = args.ranks()?;
+    let ranks = places.count();
     let dtypes = args.datatype.dtypes();
     check_args(args, ranks, &sizes, interrupt)?;
-    let mut results = Results::new(args);
-    write(&results.preamble(args, ranks))?;
+    let json = args.json.as_deref().map(Staged::create_or_open).transpose()?;
+    let mut results = Results::new(args, ranks);
+    write(&results.preamble(args, &places))?;
     for dtype in dtypes {
-        let mut group = args.group.group(ranks, dtype, interrupt)?;
+        let mut group = args.group.group(&places, dtype, interrupt)?;
         let tables = Tables::all(dtype, &ops(args, dtype), ranks)?;
         let sweep = Sweep {
             args,
             interrupt,
             ranks,
+            on_device: places.any_gpu() && args.memory == Where::Device,
             dtype,
             sizes: &sizes,
             tables: &tables,
@@ -38,13 +44,13 @@ pub fn run(args: &CollectiveArgs, interrupt: &Interrupt) -> Result<()> {
         };
         let ran = group.run(|member| sweep.rank(member));
         if let Some(error) = lock(&sweep.failure).take() {
-            return Err(error).context("writing the results");
+            return Err(error);
         }
         ran?;
     }
     write(&results.footer(args))?;
-    if let Some(path) = &args.json {
-        results.write_json(path)?;
+    if let Some(file) = json {
+        results.write_json(file)?;
     }
     results.demand()
 }
@@ -61,7 +67,8 @@ fn check_args(
         return Err(Usage(format!("root {} of {ranks} ranks", args.root)).into());
     }
     for dtype in args.datatype.dtypes() {
-        let group = args.group.group(ranks, dtype, interrupt)?;
+        // Plans do not depend on where the ranks are, as far as they can be refused.
+        let group = args.group.group(&Devices::cpus(ranks).open(None)?, dtype, interrupt)?;
         for op in ops(args, dtype) {
             if let Some(op) = op.filter(|op| !op.supports(dtype)) {
                 return Err(Usage(format!("{op} works on integers only, not on {dtype}")).into());
@@ -123,13 +130,16 @@ struct Sweep<'a> {
     args: &'a CollectiveArgs,
     interrupt: &'a Interrupt,
     ranks: usize,
+    /// Tensors are in the ranks' devices.
+    on_device: bool,
     dtype: DType,
     sizes: &'a [u64],
     tables: &'a [Tables],
     slots: Vec<Mutex<Slot>>,
     of_rank_0: RwLock<Vec<u8>>,
     results: Mutex<&'a mut Results>,
-    failure: Mutex<Option<io::Error>>,
+    /// What ended the calls, where it is none of the library's errors.
+    failure: Mutex<Option<anyhow::Error>>,
 }
 
 impl Sweep<'_> {
@@ -140,7 +150,7 @@ impl Sweep<'_> {
         let pages = || {
             // Nothing is touched until this thread fills it.
             let pages = Pages::new(largest as usize, self.args.huge);
-            pages.map_err(|e| Error::Build(format!("{largest} bytes of memory: {e}")))
+            pages.map_err(|error| self.fail(member, error, format!("{largest} bytes of memory")))
         };
         let mut memory = Memory { input: pages()?, output: pages()? };
         for tables in self.tables {
@@ -186,10 +196,13 @@ impl Sweep<'_> {
             Sampled::new(self.args, &times, wrong.iter().sum())
         });
         let line = lock(&self.results).add(self.args, case, halves);
-        write(&line).map_err(|error| {
-            *lock(&self.failure) = Some(error);
-            Error::Cancelled(0)
-        })
+        write(&line).map_err(|error| self.fail(member, error, "writing the results".into()))
+    }
+
+    /// Notes why this rank gives up; the others end with it.
+    fn fail(&self, member: &Member, error: io::Error, what: String) -> Error {
+        lock(&self.failure).get_or_insert(anyhow::Error::new(error).context(what));
+        Error::Cancelled(member.rank())
     }
 
     /// Seconds a call for every sample, and the wrong elements.
@@ -201,31 +214,44 @@ impl Sweep<'_> {
         in_place: bool,
     ) -> Result<(Vec<f64>, u64), Error> {
         let args = self.args;
-        fill(member, case, memory, in_place);
-        calls(member, case, memory, in_place, args.warmup_iters)?;
+        let mut device =
+            self.on_device.then(|| OnDevice::new(member, case, in_place)).transpose()?;
+        let fill = |member: &Member, memory: &mut Memory, device: &mut Option<OnDevice>| {
+            fill(member, case, memory, in_place);
+            device.as_mut().map_or(Ok(()), |device| device.write(memory))
+        };
+        let calls = |member: &mut Member, memory: &mut Memory, device: &mut _, times| match device {
+            Some(device) => OnDevice::calls(device, member, case, times),
+            None => calls(member, case, memory, in_place, times),
+        };
+        fill(member, memory, &mut device)?;
+        calls(member, memory, &mut device, args.warmup_iters)?;
         let mut times = Vec::with_capacity(args.samples as usize);
         for _ in 0..args.samples {
             // A group waits in calls and notices it there; one rank alone never waits.
             self.interrupt.check().map_err(|_| Error::Cancelled(member.rank()))?;
             // Sums in place grow from call to call: every sample begins with the same data.
-            fill(member, case, memory, in_place);
+            fill(member, memory, &mut device)?;
             member.barrier()?;
             let started = Instant::now();
-            calls(member, case, memory, in_place, args.iters)?;
+            calls(member, memory, &mut device, args.iters)?;
             times.push(started.elapsed().as_secs_f64() / f64::from(args.iters));
         }
         if args.check == 0 {
             return Ok((times, 0));
         }
-        fill(member, case, memory, in_place);
-        calls(member, case, memory, in_place, 1)?;
+        fill(member, memory, &mut device)?;
+        calls(member, memory, &mut device, 1)?;
+        if let Some(device) = &device {
+            device.read(memory)?;
+        }
         let wrong = check::wrong(member, case, memory, in_place, &self.of_rank_0)?;
         Ok((times, wrong))
     }
 }
 
-/// Elements of a rank's input and output, and of its buffer in place.
-fn lengths(member: &Member, call: &Call) -> (usize, usize, usize) {
+/// Bytes of a rank's input and output, and of its buffer in place.
+pub fn lengths(member: &Member, call: &Call) -> (usize, usize, usize) {
     let (input, output) = call.lengths(member.rank(), member.ranks());
     let rooted = if call.kind.is_rooted() { call.count } else { 0 };
     let bytes = |elements: u64| elements as usize * call.dtype.size();

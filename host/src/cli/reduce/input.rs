@@ -1,6 +1,7 @@
 //! Safetensors files as inputs: headers first, tensors when their place in memory is known.
 
 use super::super::error::Usage;
+use super::names::Twice;
 use anyhow::{Context, Result, bail};
 use safetensors::Dtype;
 use safetensors::tensor::Metadata;
@@ -81,8 +82,12 @@ fn read_header(file: &mut File, length: u64) -> Result<(Vec<u8>, Metadata)> {
     let mut header = vec![0; 8 + size as usize];
     file.seek(SeekFrom::Start(0))?;
     file.read_exact(&mut header)?;
-    let about: Metadata = serde_json::from_slice(&header[8..])
-        .with_context(|| format!("{no_file}: its header makes no sense"))?;
+    let nonsense = || format!("{no_file}: its header makes no sense");
+    let Twice(twice) = serde_json::from_slice(&header[8..]).with_context(nonsense)?;
+    if let Some(name) = twice {
+        bail!("{no_file}: its header names {} twice", entry(&name));
+    }
+    let about: Metadata = serde_json::from_slice(&header[8..]).with_context(nonsense)?;
     let want = header.len() as u64 + about.data_len() as u64;
     match want.cmp(&length) {
         std::cmp::Ordering::Equal => Ok((header, about)),
@@ -92,6 +97,14 @@ fn read_header(file: &mut File, length: u64) -> Result<(Vec<u8>, Metadata)> {
         std::cmp::Ordering::Less => {
             bail!("{no_file}: {} bytes after the last tensor", length - want)
         }
+    }
+}
+
+/// An entry of a header in words.
+fn entry(name: &str) -> String {
+    match name {
+        "__metadata__" => "its metadata".into(),
+        name => format!("tensor {name:?}"),
     }
 }
 

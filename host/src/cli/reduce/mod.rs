@@ -2,11 +2,13 @@
 
 mod buckets;
 mod input;
+mod names;
 mod output;
 mod progress;
 mod run;
 mod summary;
 mod verify;
+mod weight;
 
 use super::args::{Devices, GroupArgs, bytes, op};
 use super::error::Usage;
@@ -17,12 +19,15 @@ use output::Output;
 use progress::Progress;
 use std::path::PathBuf;
 use summary::Summary;
-use unisono::{DType, ReduceOp, Reduction, Scalar, Weight};
+use unisono::{DType, Error, ReduceOp, Scalar};
+use weight::Written;
 
 const EXAMPLES: &str = "\
 Examples:
   unisono reduce --op sum rank0.safetensors rank1.safetensors -o sum.safetensors
   unisono reduce --on cpu:4 --op avg rank?.safetensors -o mean.safetensors --verify
+  unisono reduce --on cpu,vulkan:0,opencl:0 r0.safetensors r1.safetensors r2.safetensors \\
+      -o sum.safetensors
   unisono reduce --op mulsum --weights 0.5,0.25,0.25 a.safetensors b.safetensors c.safetensors \\
       -o weighted.safetensors
   unisono reduce --algo ring --order any --chunk 64KiB r0.safetensors r1.safetensors \\
@@ -46,16 +51,16 @@ pub struct ReduceArgs {
     /// The result
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
-    /// Device of each rank: cpu,cpu,… or cpu:N [default: one CPU rank a file]
+    /// Device of each rank: cpu, vulkan:WHICH, opencl:WHICH with commas between them, or auto
+    /// (see `unisono devices`) [default: one CPU rank a file]
     #[arg(long, value_name = "DEVICES")]
     on: Option<Devices>,
     /// sum, prod, min, max, avg, mulsum, and, or, xor
     #[arg(long, value_name = "OP", default_value = "sum", value_parser = op)]
     op: ReduceOp,
     /// One weight a rank, for mulsum: the sum of each rank's tensors times its weight
-    #[arg(long, value_name = "W,W,…", value_delimiter = ',', allow_hyphen_values = true,
-        value_parser = weight)]
-    weights: Option<Vec<Weight>>,
+    #[arg(long, value_name = "W,W,…", value_delimiter = ',', allow_hyphen_values = true)]
+    weights: Option<Vec<Written>>,
     /// Small tensors of one type travel together, up to this size; 0: each by itself
     #[arg(long, value_name = "SIZE", default_value = "4MiB", value_parser = bytes)]
     bucket: u64,
@@ -73,26 +78,26 @@ pub struct ReduceArgs {
 }
 
 impl ReduceArgs {
-    /// This rank's reduction.
-    fn reduction(&self, rank: usize) -> Reduction {
-        let weight = self.weights.as_ref().and_then(|w| w.get(rank)).copied();
-        Reduction { op: self.op, weight }
+    /// A rank's weight for tensors of this type.
+    fn scalar(&self, rank: usize, dtype: DType) -> Result<Scalar, Error> {
+        match self.weights.as_ref().and_then(|weights| weights.get(rank)) {
+            Some(weight) => weight.scalar(dtype).ok_or(Error::Weight(dtype)),
+            None => Ok(Scalar::one(dtype)),
+        }
     }
 
     /// Every rank's weight for tensors of this type.
-    fn scalars(&self, dtype: DType) -> Result<Vec<Scalar>, unisono::Error> {
-        let scalar = |rank| self.reduction(rank).scalar(dtype);
-        let all: Option<Vec<_>> = (0..self.files.len()).map(scalar).collect();
-        all.ok_or(unisono::Error::Weight(dtype))
+    fn scalars(&self, dtype: DType) -> Result<Vec<Scalar>, Error> {
+        (0..self.files.len()).map(|rank| self.scalar(rank, dtype)).collect()
     }
 
     fn check(&self) -> Result<(), Usage> {
         let files = self.files.len();
         let refuse = |text: String| Err(Usage(text));
-        if let Some(Devices { cpus }) = self.on
-            && cpus != files
+        if let Some(ranks) = self.on.as_ref().and_then(Devices::count)
+            && ranks != files
         {
-            let (ranks, files) = (plural(cpus, "rank"), plural(files, "file"));
+            let (ranks, files) = (plural(ranks, "rank"), plural(files, "file"));
             return refuse(format!("--on names {ranks}, but the command names {files}"));
         }
         match (&self.weights, self.op) {
@@ -110,15 +115,6 @@ impl ReduceArgs {
     }
 }
 
-/// A weight: whole numbers stay exact.
-fn weight(text: &str) -> Result<Weight, String> {
-    match (text.parse::<i64>(), text.parse::<f64>()) {
-        (Ok(whole), _) => Ok(Weight::Int(whole)),
-        (_, Ok(number)) if number.is_finite() => Ok(Weight::Float(number)),
-        _ => Err(format!("{text} is no weight")),
-    }
-}
-
 /// Runs the command.
 pub fn run(args: &ReduceArgs, interrupt: &Interrupt) -> anyhow::Result<()> {
     args.check()?;
@@ -131,8 +127,12 @@ pub fn run(args: &ReduceArgs, interrupt: &Interrupt) -> anyhow::Result<()> {
         args.scalars(dtype)?;
     }
     let steps = if args.verify { 4 } else { 3 };
+    let files = args.files.len();
+    let on = args.on.clone().unwrap_or_else(|| Devices::cpus(files));
+    let ranks = on.open(Some(files))?;
     let progress = Progress::new(steps * buckets.payload());
-    let work = run::Work { args, inputs: &inputs, buckets: &buckets, interrupt, progress };
+    let work =
+        run::Work { args, inputs: &inputs, ranks: &ranks, buckets: &buckets, interrupt, progress };
     let done = run::reduce(&work)?;
     let verdict = args.verify.then(|| verify::verify(&work, done.result())).transpose()?;
     if let Some(verdict) = &verdict {

@@ -1,5 +1,6 @@
 //! The run: every rank reads its file, reduces bucket by bucket, and hashes its result.
 
+use super::super::args::Ranks;
 use super::super::interrupt::Interrupt;
 use super::super::memory::Pages;
 use super::ReduceArgs;
@@ -21,6 +22,8 @@ pub struct Work<'a> {
     pub args: &'a ReduceArgs,
     /// One file a rank.
     pub inputs: &'a [Input],
+    /// Where the ranks are.
+    pub ranks: &'a Ranks,
     /// What the calls are.
     pub buckets: &'a Buckets,
     /// Ctrl-C.
@@ -128,8 +131,7 @@ fn reduce_section(
 ) -> Result<(Section, Duration)> {
     let of_dtype = work.buckets.buckets.iter().filter(|b| b.dtype == dtype);
     let buckets: Vec<&Bucket> = of_dtype.collect();
-    let ranks = memory.len();
-    let mut group = work.args.group.group(ranks, dtype, work.interrupt)?;
+    let mut group = work.args.group.group(work.ranks, dtype, work.interrupt)?;
     // Each lock is taken by one thread only: it is how `run` hands every rank its own memory.
     let memory: Vec<_> = memory.iter_mut().map(Mutex::new).collect();
     let times = group.run(|member| {
@@ -164,7 +166,6 @@ fn reduce_rank(
     memory: &mut [u8],
 ) -> Result<Duration, Error> {
     let rank = member.rank();
-    let reduction = work.args.reduction(usize::from(rank));
     member.barrier()?;
     let started = Instant::now();
     for bucket in buckets {
@@ -172,9 +173,9 @@ fn reduce_rank(
             return Err(Error::Cancelled(rank));
         }
         let dtype = bucket.dtype;
-        let weight = reduction.scalar(dtype).ok_or(Error::Weight(dtype))?;
+        let weight = work.args.scalar(usize::from(rank), dtype)?;
         let call = Call {
-            op: Some(reduction.op),
+            op: Some(work.args.op),
             weight,
             ..Call::new(Kind::AllReduce, dtype, bucket.count())
         };

@@ -64,7 +64,7 @@ impl Summary {
         let algbw = if bytes > 0 { bytes as f64 / seconds } else { 0.0 };
         Self {
             ranks,
-            device: format!("cpu ({})", Isa::best().name()),
+            device: work.ranks.describe(&format!("cpu ({})", Isa::best().name())),
             op: args.op.name(),
             order: match args.group.order {
                 OrderArg::Canonical => "canonical",

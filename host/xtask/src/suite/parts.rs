@@ -3,7 +3,7 @@
 use super::report::{Counts, Outcome};
 use crate::project::Project;
 use crate::toolchain::{self, TARGETS};
-use crate::{boards, cmd, demo, install, size, tidy};
+use crate::{boards, cmd, demo, gpu, install, size, tidy};
 use anyhow::{Result, bail};
 use std::io::Write;
 use std::process::Command;
@@ -48,10 +48,17 @@ pub const PARTS: &[Part] = &[
     },
     Part {
         name: "test",
-        about: "unit, integration and documentation tests",
+        about: "unit, integration and documentation tests, without GPUs",
         mandatory: true,
         slow: false,
         run: test,
+    },
+    Part {
+        name: "gpu",
+        about: "Vulkan and OpenCL: kernels, drivers, and groups of CPU and GPU ranks",
+        mandatory: false,
+        slow: true,
+        run: gpus,
     },
     Part {
         name: "loom",
@@ -83,7 +90,7 @@ pub const PARTS: &[Part] = &[
     },
     Part {
         name: "demo",
-        about: "the main job: four CPU ranks reduce the shipped gradients",
+        about: "the main job: CPU and GPU ranks reduce the shipped gradients",
         mandatory: true,
         slow: true,
         run: |project| demo::run(project).map(one),
@@ -102,6 +109,9 @@ const BARE_METAL: [&str; 9] = [
     "unisono-link-udp",
     "unisono-link-window",
 ];
+
+/// Crates whose tests need a driver.
+const GPU_DRIVERS: [&str; 2] = ["unisono-device-vulkan", "unisono-device-opencl"];
 
 /// Firmware crates that clippy can look at, and tests can run, on the host.
 const BOARDS_ON_HOST: [&str; 2] = ["size_probe", "unisono-firmware"];
@@ -142,6 +152,7 @@ fn doc(project: &Project) -> Result<Outcome> {
 fn test(project: &Project) -> Result<Outcome> {
     let mut cargo = project.cargo();
     cargo.args(["test", "--locked", "--workspace", "--no-fail-fast"]);
+    cargo.args(GPU_DRIVERS.iter().flat_map(|c| ["--exclude", c]));
     let mut boards = project.cargo();
     boards.current_dir(project.boards()).args(["test", "--locked", "--no-fail-fast"]);
     boards.args(BOARDS_ON_HOST.iter().flat_map(|b| ["--package", b]));
@@ -150,6 +161,26 @@ fn test(project: &Project) -> Result<Outcome> {
     let host = counted(&mut cargo, &mut std::io::stdout());
     let boards = counted(&mut boards, &mut std::io::stdout());
     Ok(both(host?, boards?))
+}
+
+fn gpus(project: &Project) -> Result<Outcome> {
+    if let Err(error) = gpu::prepare() {
+        // Elsewhere a machine may be without drivers, and the part is named as skipped.
+        if std::env::var_os("UNISONO_GPU").is_some_and(|v| v == "required") {
+            return Err(error);
+        }
+        return Ok(Outcome::CannotRun(format!("{error:#}")));
+    }
+    let mut drivers = project.cargo();
+    // The kernels' tests have to find their tools here.
+    drivers.env("UNISONO_SPIRV_TOOLS", "1");
+    drivers.args(["test", "--locked", "--no-fail-fast", "--package", "unisono-gpu"]);
+    drivers.args(GPU_DRIVERS.iter().flat_map(|c| ["--package", c]));
+    let mut groups = project.cargo();
+    groups.args(["test", "--locked", "--package", "unisono", "--test", "gpu"]);
+    let drivers = counted(&mut drivers, &mut std::io::stdout());
+    let groups = counted(&mut groups, &mut std::io::stdout());
+    Ok(both(drivers?, groups?))
 }
 
 fn loom(project: &Project) -> Result<Outcome> {

@@ -10,13 +10,12 @@
 //! * With several causes (a cancelled call and a dead member, say) each member has one of them;
 //!   which one comes first is a race that no protocol without a vote decides.
 //! * Nobody is done with a call that did not match. Members in different calls may all wait for
-//!   each other, though, each for the first frame of the other's call. Then the earliest deadline
-//!   finds it: that member reports the deadline and whom it waited for, and so does who hears of it
-//!   from a member of its own call; who hears of it from another call reports the mismatch.
+//!   each other, each for the first frame of the other's call: then they ask each other, long
+//!   before a deadline.
 //! * Whoever cancels a call, or whose device has failed, is not done with it.
 
 use crate::hub::Hub;
-use crate::member::{Member, PATIENCE};
+use crate::member::Member;
 use unisono_core::wire::frame::Abort;
 
 /// Something that may make a call fail.
@@ -59,7 +58,6 @@ pub fn check(hub: &Hub, members: &[Member], call: usize, causes: &[Cause]) {
         let Some(outcome) = &begun.outcome else { continue };
         let Some(result) = outcome.result else { continue };
         let id = member.id;
-        let waited = outcome.at >= PATIENCE.as_nanos() as u64;
         match result {
             Ok(()) => {
                 let own = [Cause::Cancelled(id as u16), Cause::DeviceFailed(id as u16)];
@@ -68,7 +66,6 @@ pub fn check(hub: &Hub, members: &[Member], call: usize, causes: &[Cause]) {
                 }
             }
             Err(why) if causes.iter().any(|cause| cause.explains(&why)) => {}
-            Err(Abort::Deadline { .. }) if waited && causes.contains(&Cause::Mismatch) => {}
             Err(why) => {
                 hub.complain(format!("{id} gives up call {call} by {why:?}; causes: {causes:?}"));
             }

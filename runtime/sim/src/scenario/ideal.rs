@@ -18,8 +18,16 @@ use unisono_driver::DeviceCaps;
 pub fn ideal(schedule: Schedule, layout: Layout, window: u16, nic: Nic) -> Scenario {
     let count = usize::from(schedule.members(layout.ranks));
     let caps = DeviceCaps { sources_max: 16, dests_max: 1 };
-    let device =
-        DeviceModel { caps, jobs_max: 64, start_ns: 0, ps_per_byte: 0, jitter_ns: 0, fails: None };
+    let device = DeviceModel {
+        caps,
+        jobs_max: 64,
+        start_ns: 0,
+        ps_per_byte: 0,
+        jitter_ns: 0,
+        gathers: false,
+        private: [false; 2],
+        fails: None,
+    };
     let think = Think { least: 0, most: 0 };
     let member = MemberModel { think, nic, device, ahead: 0 };
     let dtype = DType::F32;

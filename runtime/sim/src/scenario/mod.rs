@@ -79,6 +79,7 @@ impl Scenario {
         let calls = calls::draw(&mut rng.fork(), ranks, aggregators as u16, bytes);
         let faults = faults::draw(&mut rng.fork(), ranks, aggregators as u16, bytes, &calls);
         let mut members = members;
+        draw_gpus(&mut Rng::new(!seed), &mut members);
         for fault in &faults {
             if let Fault::Device { member, job, at } = *fault {
                 members[member].device.fails = Some((job, at));
@@ -123,10 +124,24 @@ impl MemberStyle {
                 start_ns: *rng.pick(&[0, 200, 20_000]),
                 ps_per_byte: *rng.pick(&[0, 100, 2_000]),
                 jitter_ns: *rng.pick(&[0, 1_000, 50_000]),
+                gathers: false,
+                private: [false; 2],
                 fails: None,
             },
             ahead: rng.below(3_600_000_000_000),
         }
+    }
+}
+
+/// Some groups have members like GPUs: with memory of their own, and work that is started in
+/// batches.
+fn draw_gpus(rng: &mut Rng, members: &mut [MemberModel]) {
+    if !rng.chance(40) {
+        return;
+    }
+    for member in members {
+        member.device.gathers = rng.chance(50);
+        member.device.private = [rng.chance(40), rng.chance(40)];
     }
 }
 

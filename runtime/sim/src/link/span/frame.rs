@@ -54,7 +54,7 @@ pub(super) fn answer(header: &Header) -> u64 {
 
 /// Copies a small payload into the frame.
 pub(super) fn copy(hub: &Hub, mem: Mem, bytes: usize) -> Mem {
-    let read = hub.memory.borrow().read(mem, bytes).map(<[u8]>::to_vec);
+    let read = hub.memory.borrow().read_shared(mem, bytes).map(<[u8]>::to_vec);
     let content = read.unwrap_or_else(|why| {
         hub.complain(why);
         vec![0; bytes]

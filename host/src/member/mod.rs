@@ -1,21 +1,26 @@
 //! One rank of a group: makes calls, drives the engine.
 
+pub(crate) mod seat;
+mod wait;
+
+use crate::call::Call;
+use crate::device::Opened;
+use crate::device::any::AnyDevice;
 use crate::error::Error;
-use crate::memory::Scratch;
+use crate::failures::Failures;
+use crate::memory::Slots;
 use crate::pending::Held;
 use crate::planner::{Plan, PlanOptions, WINDOW_MAX};
-use crate::seat::Seat;
-use crate::wait::{Patience, Waiter};
-use std::sync::atomic::{AtomicBool, Ordering};
+use seat::Seat;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
+use unisono_core::Layout;
 use unisono_core::machine::Config;
-use unisono_core::wire::frame::Abort;
-use unisono_core::{DType, Kind, Layout, ReduceOp, Scalar};
-use unisono_device_cpu::CpuDevice;
-use unisono_driver::HostPtr;
+use unisono_driver::{Device, HostPtr};
 use unisono_link_span::{Bell, SpanLink};
 use unisono_runtime::{BeginError, Buffers, Engine};
+use wait::Patience;
 
 /// Calls in flight on one member.
 pub(crate) const CALLS_MAX: usize = 4;
@@ -24,40 +29,7 @@ const ROUTE: usize = 132;
 /// Largest group of threads.
 pub(crate) const MEMBERS_MAX: usize = 64;
 
-type HostEngine = Engine<CpuDevice, SpanLink<HostPtr>, CALLS_MAX, WINDOW_MAX, ROUTE, MEMBERS_MAX>;
-
-/// One call of a collective, without its buffers.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Call {
-    /// Which collective.
-    pub kind: Kind,
-    /// Element type.
-    pub dtype: DType,
-    /// Operator and weight, for collectives that reduce.
-    pub op: Option<ReduceOp>,
-    /// This rank's `PreMulSum` weight.
-    pub weight: Scalar,
-    /// Elements, as nccl-tests counts them (see [`Kind`]).
-    pub count: u64,
-    /// Root of reduce and broadcast.
-    pub root: u16,
-}
-
-impl Call {
-    /// A call without operator, weight and root.
-    #[must_use]
-    pub const fn new(kind: Kind, dtype: DType, count: u64) -> Self {
-        Self { kind, dtype, op: None, weight: Scalar::one(dtype), count, root: 0 }
-    }
-
-    /// Elements of input and output that `rank` of `ranks` has to bring.
-    #[must_use]
-    pub const fn lengths(&self, rank: u16, ranks: u16) -> (u64, u64) {
-        let Self { kind, count, root, .. } = *self;
-        let layout = Layout { kind, ranks, count, chunk: 1, root };
-        (layout.input_len(rank), layout.output_len(rank))
-    }
-}
+type HostEngine = Engine<AnyDevice, SpanLink<HostPtr>, CALLS_MAX, WINDOW_MAX, ROUTE, MEMBERS_MAX>;
 
 /// Ends the process if a bug unwinds out of a call: the tensors that peers are still reading would
 /// be freed on the way.
@@ -75,6 +47,8 @@ impl Drop for NoUnwind {
 struct Key {
     call: Call,
     in_place: bool,
+    /// Peers cannot reach the input, the output.
+    private: [bool; 2],
 }
 
 /// The last call, ready to be made again: training makes the same ones over and over.
@@ -94,53 +68,80 @@ pub(crate) struct Memory {
     pub in_place: bool,
 }
 
+/// What all members of a group know.
+pub(crate) struct Shared {
+    pub options: PlanOptions,
+    pub timeout: Duration,
+    pub started: Instant,
+    /// All open GPUs of the group, each once.
+    pub devices: Vec<Opened>,
+    pub failures: Failures,
+    /// Cancels the calls that are waited for.
+    pub interrupt: Option<Arc<AtomicBool>>,
+}
+
 /// One rank of a [`Group`](crate::Group); belongs to one thread at a time.
 // On lines of its own: members of a group lie side by side and are used by different threads.
 #[repr(align(128))]
 pub struct Member {
     rank: u16,
-    options: PlanOptions,
-    timeout: Duration,
-    started: Instant,
+    shared: Arc<Shared>,
+    /// The GPU that this rank is on.
+    device: Option<Opened>,
     bell: Arc<Bell>,
     patience: Patience,
     seat: Option<Seat>,
     engine: Box<HostEngine>,
-    scratch: [Scratch; CALLS_MAX],
+    // Behind the engine, which waits for its device when it is dropped.
+    scratch: [Slots; CALLS_MAX],
     last: Option<Prepared>,
-    now: unisono_core::Instant,
+    /// Something has happened since the last look at the clock.
+    worked: bool,
+    /// The call that has a deadline.
+    armed: Option<u64>,
     held: Vec<Held>,
-    /// Cancels the call that is waited for.
-    pub(crate) interrupt: Option<Arc<AtomicBool>>,
 }
 
 impl Member {
     pub(crate) fn new(
         rank: u16,
-        options: PlanOptions,
-        timeout: Duration,
-        links: Vec<Option<SpanLink<HostPtr>>>,
-        bell: Arc<Bell>,
+        shared: Arc<Shared>,
+        (device, on): (AnyDevice, Option<Opened>),
+        (links, bell): (Vec<Option<SpanLink<HostPtr>>>, Arc<Bell>),
         seat: Option<Seat>,
-        started: Instant,
     ) -> Self {
-        let patience = Patience::new(links.len());
+        let patience = Patience::new(links.len(), on.as_ref().is_some_and(Opened::is_software));
         let links = links.into_iter().collect();
         Self {
             rank,
-            options,
-            timeout,
-            started,
+            shared,
+            device: on,
             bell,
             patience,
             seat,
-            engine: Box::new(Engine::new(rank, 0, CpuDevice::new(), links)),
-            scratch: [const { Scratch::empty() }; CALLS_MAX],
+            engine: Box::new(Engine::new(rank, 0, device, links)),
+            scratch: [const { Slots::empty() }; CALLS_MAX],
             last: None,
-            now: unisono_core::Instant::ZERO,
+            worked: false,
+            armed: None,
             held: Vec::new(),
-            interrupt: None,
         }
+    }
+
+    /// The GPU that this rank is on; `None` for the CPU.
+    #[must_use]
+    pub const fn device(&self) -> Option<&Opened> {
+        self.device.as_ref()
+    }
+
+    /// Is this rank on that GPU?
+    pub(crate) fn is_on(&self, device: &Opened) -> bool {
+        self.device.as_ref().is_some_and(|own| own.is(device))
+    }
+
+    /// All GPUs of the group.
+    pub(crate) fn devices(&self) -> &[Opened] {
+        &self.shared.devices
     }
 
     /// This member's rank.
@@ -151,8 +152,8 @@ impl Member {
 
     /// Ranks with data in the group.
     #[must_use]
-    pub const fn ranks(&self) -> u16 {
-        self.options.ranks
+    pub fn ranks(&self) -> u16 {
+        self.shared.options.ranks
     }
 
     /// Number of the next call.
@@ -177,7 +178,7 @@ impl Member {
     /// # Errors
     /// [`Error::NoPlan`].
     pub fn plan(&self, call: &Call) -> Result<Plan, Error> {
-        self.options.plan(call.kind, call.dtype, call.op, call.count)
+        self.shared.options.plan(call.kind, call.dtype, call.op, call.count)
     }
 
     /// Begins a call.
@@ -189,7 +190,8 @@ impl Member {
         if !self.make_room() {
             return Err(Error::Busy(CALLS_MAX));
         }
-        let key = Key { call: *call, in_place: memory.in_place };
+        let private = [memory.input, memory.output].map(|at| self.is_private(at));
+        let key = Key { call: *call, in_place: memory.in_place, private };
         if self.last.as_ref().is_none_or(|last| last.key != key) {
             let prepared = self.prepare(key);
             self.last = Some(self.counted(prepared)?);
@@ -200,9 +202,10 @@ impl Member {
         };
         let channel = (self.engine.next_op() % CALLS_MAX as u64) as usize;
         // The channel is free, so nobody uses its scratch.
-        let Some(slots) = self.scratch[channel].at_least(*scratch) else {
-            let bytes = *scratch;
-            return self.counted(Err(Error::Memory(bytes)));
+        let (device, peers) = (self.device.as_ref(), &self.shared.devices);
+        let slots = match self.scratch[channel].at_least(*scratch, device, peers) {
+            Ok(slots) => slots,
+            Err(error) => return self.counted(Err(error)),
         };
         let (input, output) = (HostPtr::new(memory.input), HostPtr::new(memory.output));
         call.buffers = Buffers { input, output, scratch: slots };
@@ -213,13 +216,18 @@ impl Member {
         })
     }
 
+    fn is_private(&self, at: *mut u8) -> bool {
+        !self.engine.device().is_shared(HostPtr::new(at))
+    }
+
     /// Everything about a call but its memory.
     fn prepare(&self, key: Key) -> Result<Prepared, Error> {
         let plan = self.plan(&key.call)?;
         let Call { kind, dtype, op, weight, count, root } = key.call;
         // A root that means nothing is no reason to disagree.
         let root = if kind.is_rooted() { root } else { 0 };
-        let ranks = self.options.ranks;
+        let ranks = self.ranks();
+        let [input_private, output_private] = key.private;
         let mut config = Config {
             epoch: 0,
             op_id: 0,
@@ -236,6 +244,8 @@ impl Member {
             by_bytes: 0,
             puts: 0,
             in_place: key.in_place,
+            input_private,
+            output_private,
             sources_max: 0,
             dests_max: 0,
             deadline: None,
@@ -248,61 +258,6 @@ impl Member {
         let buffers = Buffers { input: nowhere, output: nowhere, scratch: nowhere };
         let call = unisono_runtime::Call { config, buffers, source_ready: u64::MAX };
         Ok(Prepared { key, call, scratch })
-    }
-
-    /// Waits for a call.
-    pub(crate) fn finish(&mut self, op_id: u64) -> Result<(), Error> {
-        let mut waiter = Waiter::new(self.patience, self.started);
-        loop {
-            if self.engine.poll() {
-                waiter.reset();
-            } else if let Some(now) = waiter.idle(&self.bell, &mut self.seat) {
-                self.pass_time(op_id, now);
-            }
-            if let Some(result) = self.engine.result(op_id) {
-                return self.verdict(result);
-            }
-        }
-    }
-
-    /// Does what can be done now; the call's result if it is over.
-    pub(crate) fn poll(&mut self, op_id: u64) -> Option<Result<(), Error>> {
-        if !self.engine.poll() {
-            self.pass_time(op_id, self.now());
-        }
-        self.engine.result(op_id).map(|result| self.verdict(result))
-    }
-
-    /// Does what can be done now.
-    pub(crate) fn progress(&mut self) {
-        self.engine.poll();
-    }
-
-    /// Has the call's result come?
-    pub(crate) fn is_over(&self, op_id: u64) -> bool {
-        self.engine.is_over(op_id)
-    }
-
-    /// The time limit of a call counts from the first time that somebody waits for it.
-    fn pass_time(&mut self, op_id: u64, now: unisono_core::Instant) {
-        self.now = now;
-        self.engine.arm(op_id, now.saturating_add(self.timeout));
-        self.engine.handle_time(now);
-        if self.interrupt.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed)) {
-            self.engine.cancel(op_id);
-        }
-    }
-
-    fn verdict(&self, result: Result<(), Abort>) -> Result<(), Error> {
-        result.map_err(|why| {
-            let ours = matches!(why, Abort::DeviceFailed { rank } if rank == self.rank);
-            let device = self.engine.device_error().filter(|_| ours).map(ToString::to_string);
-            Error::from_abort(why, self.timeout, device)
-        })
-    }
-
-    fn now(&self) -> unisono_core::Instant {
-        unisono_core::Instant::from_nanos(self.started.elapsed().as_nanos() as u64)
     }
 
     /// Runs a call to its end.

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 const NOWHERE: u32 = u32::MAX;
 
 /// A scheduler that has put a member back has its reasons: how long it is left in peace.
-const PATIENCE: Duration = Duration::from_millis(20);
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Where a member was seen last; a line of its own, since others read it.
 #[derive(Debug)]
@@ -67,9 +67,13 @@ impl Seat {
             }
         });
         // Without a free core there is nowhere to go. Otherwise the thread moves at once, and may
-        // go anywhere again after that.
+        // go anywhere again after that, unless somebody has just told it where to be.
         if free.count() > 0 && sched_setaffinity(None, &free).is_ok() {
-            let _ = sched_setaffinity(None, &allowed);
+            if sched_getaffinity(None).is_ok_and(|now| now == free)
+                && let Err(error) = sched_setaffinity(None, &allowed)
+            {
+                tracing::warn!("a rank's thread stays on {} cores: {error}", free.count());
+            }
             if let Some(own) = self.places.get(self.member) {
                 own.0.store(sched_getcpu() as u32, Ordering::Relaxed);
             }

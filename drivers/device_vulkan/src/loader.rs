@@ -1,0 +1,151 @@
+//! The Vulkan library, and the devices that its drivers offer.
+
+use crate::fault::{self, words};
+use crate::options::Complaint;
+use ash::vk;
+use std::sync::Arc;
+use unisono_gpu::GpuError;
+use vulkano::device::physical::PhysicalDevice;
+use vulkano::device::{QueueFlags, physical};
+use vulkano::instance::debug::{
+    DebugUtilsMessageType, DebugUtilsMessenger, DebugUtilsMessengerCallback,
+    DebugUtilsMessengerCreateInfo,
+};
+use vulkano::instance::{Instance, InstanceCreateFlags, InstanceCreateInfo, InstanceExtensions};
+use vulkano::{LoadingError, Validated, Version, VulkanError, VulkanLibrary, VulkanObject};
+
+const API: &str = "Vulkan";
+const LAYER: &str = "VK_LAYER_KHRONOS_validation";
+const GET_LOADER: &str = "install the loader and a driver \
+     (Debian, Ubuntu: apt install libvulkan1 mesa-vulkan-drivers)";
+const GET_DRIVER: &str = "install the driver of the GPU's vendor, or Mesa's \
+     (Debian, Ubuntu: apt install mesa-vulkan-drivers); VK_LOADER_DEBUG=all shows what is tried";
+const GET_LAYER: &str = "install it (Debian, Ubuntu: apt install vulkan-validationlayers)";
+
+/// Loads the library and makes an instance.
+pub(crate) fn instance(validate: Option<&Complaint>) -> Result<Arc<Instance>, GpuError> {
+    let missing = |what: String, help| GpuError::Missing { api: API, what, help };
+    let library = VulkanLibrary::new().map_err(|error| {
+        let what = match error {
+            // Which file, and why not, is not in the error's own text.
+            LoadingError::LibraryLoadFailure(cause) => cause.to_string(),
+            other => other.to_string(),
+        };
+        missing(what, GET_LOADER)
+    })?;
+    let mut info = InstanceCreateInfo {
+        // Devices of portability drivers do all that is needed here.
+        flags: InstanceCreateFlags::ENUMERATE_PORTABILITY,
+        application_name: Some("unisono".into()),
+        max_api_version: Some(Version::V1_3),
+        ..InstanceCreateInfo::default()
+    };
+    if let Some(complaint) = validate {
+        let mut layers = library
+            .layer_properties()
+            .map_err(|error| missing(format!("no layers: {error}"), GET_LAYER))?;
+        if !layers.any(|layer| layer.name() == LAYER) {
+            return Err(missing(format!("{LAYER} was not found"), GET_LAYER));
+        }
+        info.enabled_layers = vec![LAYER.into()];
+        info.enabled_extensions =
+            InstanceExtensions { ext_debug_utils: true, ..InstanceExtensions::empty() };
+        // For the instance's own creation and end.
+        info.debug_utils_messengers = vec![complaints(complaint.clone())];
+    }
+    Instance::new(library, info).map_err(|error| match error {
+        Validated::Error(VulkanError::IncompatibleDriver) => {
+            missing("the loader finds no driver (VK_ERROR_INCOMPATIBLE_DRIVER)".into(), GET_DRIVER)
+        }
+        Validated::Error(error) => missing(format!("vkCreateInstance: {error:?}"), GET_DRIVER),
+        Validated::ValidationError(error) => missing(error.to_string(), GET_DRIVER),
+    })
+}
+
+/// Passes on what the validation layer says, for as long as it lives.
+pub(crate) fn listen(
+    instance: &Arc<Instance>,
+    complaint: &Complaint,
+) -> Result<DebugUtilsMessenger, GpuError> {
+    let heard = DebugUtilsMessenger::new(instance.clone(), complaints(complaint.clone()));
+    heard.map_err(|error| fault::wrapped(API, "vkCreateDebugUtilsMessengerEXT", error))
+}
+
+fn complaints(complaint: Complaint) -> DebugUtilsMessengerCreateInfo {
+    // SAFETY: a `Complaint` does not call Vulkan.
+    let callback = unsafe {
+        DebugUtilsMessengerCallback::new(move |_, _, data| {
+            let name = data.message_id_name.unwrap_or("no name");
+            complaint(&format!("{name}: {}", data.message));
+        })
+    };
+    DebugUtilsMessengerCreateInfo {
+        message_type: DebugUtilsMessageType::VALIDATION | DebugUtilsMessageType::PERFORMANCE,
+        ..DebugUtilsMessengerCreateInfo::user_callback(callback)
+    }
+}
+
+/// The devices that can compute, in the loader's order. A driver that fails loses only its own.
+pub(crate) fn devices(instance: &Arc<Instance>) -> Result<Vec<Arc<PhysicalDevice>>, GpuError> {
+    let missing = |what| GpuError::Missing { api: API, what, help: GET_DRIVER };
+    // vulkano's own list is all or nothing.
+    let handles = handles(instance)
+        .map_err(|result| missing(format!("vkEnumeratePhysicalDevices: {}", words(result))))?;
+    let mut devices = Vec::new();
+    for handle in handles {
+        // SAFETY: the handle is this instance's.
+        match unsafe { PhysicalDevice::from_handle(instance.clone(), handle) } {
+            Ok(device) if can_compute(&device) => devices.push(device),
+            Ok(_) => {}
+            Err(error) => {
+                tracing::warn!("a Vulkan device does not say what it is: {error:?}");
+            }
+        }
+    }
+    if devices.is_empty() {
+        return Err(missing("the drivers that were found have no device".into()));
+    }
+    Ok(devices)
+}
+
+/// The handles of all devices.
+fn handles(instance: &Instance) -> Result<Vec<vk::PhysicalDevice>, vk::Result> {
+    let enumerate = instance.fns().v1_0.enumerate_physical_devices;
+    loop {
+        let mut count = 0;
+        // SAFETY: without an array, only the count is written.
+        unsafe { enumerate(instance.handle(), &mut count, std::ptr::null_mut()) }.result()?;
+        let mut handles = vec![vk::PhysicalDevice::null(); count as usize];
+        // SAFETY: the array has `count` elements.
+        let result = unsafe { enumerate(instance.handle(), &mut count, handles.as_mut_ptr()) };
+        // More devices have come since they were counted.
+        if result != vk::Result::INCOMPLETE {
+            handles.truncate(count as usize);
+            return result.result_with_success(handles);
+        }
+    }
+}
+
+/// Is it new enough, and has it a queue that computes?
+fn can_compute(device: &physical::PhysicalDevice) -> bool {
+    let name = &device.properties().device_name;
+    if device.api_version() < Version::V1_1 {
+        tracing::warn!("{name} is not used: Vulkan 1.1 is needed, it has {}", device.api_version());
+        return false;
+    }
+    queue_family(device).is_some()
+}
+
+/// The queue family that work goes to: one that computes and does not draw, if there is one, as
+/// that is not behind somebody's frames.
+pub(crate) fn queue_family(device: &PhysicalDevice) -> Option<u32> {
+    let families = device.queue_family_properties();
+    let find = |wanted: QueueFlags, unwanted: QueueFlags| {
+        families.iter().position(|family| {
+            family.queue_flags.contains(wanted) && !family.queue_flags.intersects(unwanted)
+        })
+    };
+    find(QueueFlags::COMPUTE, QueueFlags::GRAPHICS)
+        .or_else(|| find(QueueFlags::COMPUTE, QueueFlags::empty()))
+        .map(|index| index as u32)
+}

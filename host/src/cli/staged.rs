@@ -1,0 +1,129 @@
+//! Files that are complete or not there: written under another name first, renamed at the end.
+
+use anyhow::{Context, Result, anyhow, bail};
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use tempfile::NamedTempFile;
+
+/// Links that lead to links: as many as Linux follows.
+const LINKS_MAX: usize = 40;
+
+/// A temporary file in the folder of the one that it becomes; gone again unless it is kept.
+pub struct Staged {
+    /// As the user calls it.
+    name: PathBuf,
+    /// What takes its place.
+    path: PathBuf,
+    to: To,
+}
+
+enum To {
+    New(NamedTempFile),
+    /// A pipe or a device is no file that could be replaced.
+    Direct(File),
+}
+
+impl Staged {
+    /// Makes sure, before any work is done, that the file can be written.
+    ///
+    /// Through a symbolic link, the file that it points to is replaced or made.
+    pub fn create(name: &Path) -> Result<Self> {
+        let shown = || format!("cannot write {}", name.display());
+        // Before links are followed: those of open pipes in /proc lead to names that do not exist.
+        if fs::metadata(name).is_ok_and(|about| !about.is_file()) {
+            bail!("{}: it is not a regular file", shown());
+        }
+        let path = behind_links(name).with_context(shown)?;
+        // Neither `folder/` nor `folder/.` ends with the last name in it.
+        let whole = path.as_os_str().as_encoded_bytes();
+        if !path.file_name().is_some_and(|last| whole.ends_with(last.as_encoded_bytes())) {
+            bail!("{}: that is the name of a folder", shown());
+        }
+        let folder = match path.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder,
+            _ => Path::new("."),
+        };
+        let mut builder = tempfile::Builder::new();
+        builder.prefix(".unisono-").suffix(".part");
+        // Made here, it is as readable as any file that the user makes, and an error names no
+        // temporary file, which would only confuse.
+        let file = builder.make_in(folder, |path| File::create_new(path)).map_err(|error| {
+            let folder_shown = folder.display();
+            match error.kind() {
+                ErrorKind::NotFound if !folder.exists() => {
+                    anyhow!("{}: no folder {folder_shown}", shown())
+                }
+                // What is not found here is a way to make files, as in /proc.
+                ErrorKind::NotFound => {
+                    anyhow!("{}: the folder {folder_shown} takes no new file", shown())
+                }
+                _ => anyhow!("{}: the folder {folder_shown} takes no new file: {error}", shown()),
+            }
+        })?;
+        Ok(Self { name: name.to_owned(), path, to: To::New(file) })
+    }
+
+    /// Like [`Self::create`], but a pipe or a device is written directly.
+    pub fn create_or_open(name: &Path) -> Result<Self> {
+        if !fs::metadata(name).is_ok_and(|about| !about.is_file() && !about.is_dir()) {
+            return Self::create(name);
+        }
+        let file = File::options().write(true).open(name);
+        let file = file.with_context(|| format!("cannot write {}", name.display()))?;
+        Ok(Self { name: name.to_owned(), path: name.to_owned(), to: To::Direct(file) })
+    }
+
+    /// The file that is replaced; where it exists, free of links.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Adds bytes.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        let wrote = match &mut self.to {
+            // To the file inside: errors of the temporary file name a path that nobody knows.
+            To::New(file) => file.as_file_mut().write_all(bytes),
+            To::Direct(file) => file.write_all(bytes),
+        };
+        wrote.with_context(|| self.writing())
+    }
+
+    /// Waits until the bytes are stored: the name must not outlive a power cut that they do not.
+    pub fn sync(&self) -> Result<()> {
+        match &self.to {
+            To::New(file) => file.as_file().sync_all().with_context(|| self.writing()),
+            To::Direct(_) => Ok(()),
+        }
+    }
+
+    /// Gives the file its name.
+    pub fn keep(self) -> Result<()> {
+        let writing = self.writing();
+        match self.to {
+            To::New(file) => {
+                file.persist(&self.path).map(drop).map_err(|error| error.error).context(writing)
+            }
+            To::Direct(_) => Ok(()),
+        }
+    }
+
+    fn writing(&self) -> String {
+        format!("writing {}", self.name.display())
+    }
+}
+
+/// The file that a name leads to, even if there is none yet.
+fn behind_links(name: &Path) -> io::Result<PathBuf> {
+    let mut path = name.to_owned();
+    for _ in 0..LINKS_MAX {
+        match fs::canonicalize(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            found => return found,
+        }
+        let Ok(target) = fs::read_link(&path) else { return Ok(path) };
+        // From the link's own folder, unless it is absolute.
+        path = path.parent().unwrap_or_else(|| Path::new("")).join(target);
+    }
+    Err(io::Error::other("too many links one behind the other"))
+}

@@ -1,0 +1,101 @@
+//! Which devices there are.
+
+use super::spec::{DeviceSpec, Which, name_of};
+use unisono_gpu::{Api, Card, CardType, GpuError};
+
+/// An API without devices, and why.
+#[derive(Clone, Debug)]
+pub struct Missing {
+    /// The API.
+    pub api: Api,
+    /// What was not found, and how to get it.
+    pub error: GpuError,
+}
+
+/// All GPUs and software devices of this machine.
+#[derive(Clone, Debug, Default)]
+pub struct Catalog {
+    /// One entry a device: what each API that sees it says of it, Vulkan first. Real devices come
+    /// before software.
+    pub devices: Vec<Vec<Card>>,
+    /// APIs without devices.
+    pub missing: Vec<Missing>,
+}
+
+impl Catalog {
+    /// Asks both APIs.
+    #[must_use]
+    pub fn find() -> Self {
+        let mut catalog = Self::default();
+        for api in [Api::Vulkan, Api::OpenCl] {
+            match cards(api) {
+                Ok(cards) => cards.into_iter().for_each(|card| catalog.add(card)),
+                Err(error) => catalog.missing.push(Missing { api, error }),
+            }
+        }
+        let is_software = |cards: &Vec<Card>| cards.iter().any(|c| c.kind == CardType::Software);
+        catalog.devices.sort_by_key(is_software);
+        catalog
+    }
+
+    fn add(&mut self, card: Card) {
+        let known = |cards: &&mut Vec<Card>| {
+            cards.iter().any(|other| other.api != card.api && other.is_same(&card))
+        };
+        match self.devices.iter_mut().find(known) {
+            Some(cards) => cards.push(card),
+            None => self.devices.push(vec![card]),
+        }
+    }
+
+    /// The devices that `auto` stands for, without the CPU: real ones, each through the first API
+    /// that sees it.
+    pub fn real(&self) -> impl Iterator<Item = DeviceSpec> {
+        let first = self.devices.iter().filter_map(|cards| cards.first());
+        first.filter(|card| card.kind != CardType::Software).map(name_of)
+    }
+}
+
+/// The cards that an API sees.
+pub(crate) fn cards(api: Api) -> Result<Vec<Card>, GpuError> {
+    match api {
+        #[cfg(feature = "vulkan")]
+        Api::Vulkan => unisono_device_vulkan::devices(),
+        #[cfg(feature = "opencl")]
+        Api::OpenCl => unisono_device_opencl::devices(),
+        #[cfg(not(all(feature = "vulkan", feature = "opencl")))]
+        api => Err(without(api)),
+    }
+}
+
+/// This build has no driver for an API.
+#[cfg(not(all(feature = "vulkan", feature = "opencl")))]
+pub(crate) fn without(api: Api) -> GpuError {
+    let what = "this build is without it".to_owned();
+    let help = "build with the features vulkan and opencl, which are on by default";
+    GpuError::Missing { api: name(api), what, help }
+}
+
+const fn name(api: Api) -> &'static str {
+    match api {
+        Api::Vulkan => "Vulkan",
+        Api::OpenCl => "OpenCL",
+    }
+}
+
+/// The card that is meant; more than one is an error, too.
+pub(crate) fn select(api: Api, which: &Which) -> Result<Card, GpuError> {
+    let cards = cards(api)?;
+    let mut fitting = cards.iter().filter(|card| which.is(card));
+    if let (Some(card), None) = (fitting.next(), fitting.next()) {
+        return Ok(card.clone());
+    }
+    let there = cards.iter().map(|card| format!("{} {}", card.index, card.name));
+    let there = there.collect::<Vec<_>>().join(", ");
+    let api = name(api);
+    let wanted = match cards.iter().filter(|card| which.is(card)).count() {
+        0 => format!("'{which}'"),
+        fits => format!("'{which}' alone ({fits} fit)"),
+    };
+    Err(GpuError::NoDevice { api, wanted, there })
+}

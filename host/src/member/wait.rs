@@ -1,0 +1,160 @@
+//! How a member waits: first spin, then let others run, then sleep; and looks at the time.
+
+use super::Member;
+use super::seat::Seat;
+use crate::error::Error;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+use unisono_core::wire::frame::Abort;
+use unisono_link_span::Bell;
+
+/// How patient each stage is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Patience {
+    /// Rounds of spinning: worth it while every member has a core of its own.
+    spins: u32,
+    /// Rounds of yielding after that.
+    yields: u32,
+}
+
+impl Patience {
+    /// For a group of this many members on this machine; `software`: the member's own device needs
+    /// the cores, too.
+    pub fn new(members: usize, software: bool) -> Self {
+        if software {
+            return Self { spins: EAGER, yields: 30 };
+        }
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Self { spins: if members <= cores { 400 } else { 30 }, yields: 2000 }
+    }
+}
+
+/// One member's waiting.
+pub(crate) struct Waiter {
+    patience: Patience,
+    started: Instant,
+    idle: u32,
+    busy: u32,
+}
+
+/// Rounds before the first pause.
+const EAGER: u32 = 20;
+
+/// Reading the clock costs as much as a small message: it is read once in so many idle rounds.
+const CLOCK_EVERY: u32 = 64;
+
+/// Busy rounds between two looks at the clock; a round is up to 64 chunks.
+const BUSY_ROUNDS: u32 = 16;
+
+impl Waiter {
+    pub const fn new(patience: Patience, started: Instant) -> Self {
+        Self { patience, started, idle: 0, busy: 0 }
+    }
+
+    /// Something happened. Returns the time now and then: a call in which there is always something
+    /// to do has to look at its deadline and at the caller's wish to stop as well.
+    pub fn busy(&mut self) -> Option<unisono_core::Instant> {
+        self.idle = 0;
+        self.busy = self.busy.wrapping_add(1);
+        self.busy.is_multiple_of(BUSY_ROUNDS).then(|| self.now())
+    }
+
+    /// Nothing happened: waits a little. Returns the time if it is worth looking at deadlines.
+    pub fn idle(&mut self, bell: &Bell, seat: &mut Option<Seat>) -> Option<unisono_core::Instant> {
+        self.idle = self.idle.saturating_add(1);
+        let Patience { spins, yields } = self.patience;
+        let asleep = self.idle > spins + yields;
+        if self.idle <= EAGER {
+            // A pause is as long as half a small message.
+        } else if self.idle <= spins {
+            std::hint::spin_loop();
+        } else if !asleep {
+            if self.idle == spins + 1
+                && let Some(seat) = seat
+            {
+                seat.settle();
+            }
+            std::thread::yield_now();
+        } else {
+            bell.sleep();
+        }
+        (asleep || self.idle.is_multiple_of(CLOCK_EVERY)).then(|| self.now())
+    }
+
+    pub fn now(&self) -> unisono_core::Instant {
+        unisono_core::Instant::from_nanos(self.started.elapsed().as_nanos() as u64)
+    }
+}
+
+impl Member {
+    /// Waits for a call.
+    pub(crate) fn finish(&mut self, op_id: u64) -> Result<(), Error> {
+        let mut waiter = Waiter::new(self.patience, self.shared.started);
+        loop {
+            let time =
+                if self.work() { waiter.busy() } else { waiter.idle(&self.bell, &mut self.seat) };
+            if let Some(now) = time {
+                self.pass_time(op_id, now);
+            }
+            if let Some(result) = self.engine.result(op_id) {
+                return self.verdict(op_id, result);
+            }
+        }
+    }
+
+    /// Does what can be done now; the call's result if it is over.
+    pub(crate) fn poll(&mut self, op_id: u64) -> Option<Result<(), Error>> {
+        if !self.work() {
+            self.pass_time(op_id, self.now());
+        }
+        self.engine.result(op_id).map(|result| self.verdict(op_id, result))
+    }
+
+    /// Does what can be done now.
+    pub(crate) fn progress(&mut self) {
+        self.work();
+    }
+
+    fn work(&mut self) -> bool {
+        let worked = self.engine.poll();
+        self.worked |= worked;
+        worked
+    }
+
+    /// Has the call's result come?
+    pub(crate) fn is_over(&self, op_id: u64) -> bool {
+        self.engine.is_over(op_id)
+    }
+
+    /// The time limit of a call counts from the first time that somebody waits for it, and again
+    /// after every progress.
+    fn pass_time(&mut self, op_id: u64, now: unisono_core::Instant) {
+        if std::mem::take(&mut self.worked) || self.armed != Some(op_id) {
+            self.engine.arm(op_id, now.saturating_add(self.shared.timeout));
+            self.armed = Some(op_id);
+        }
+        self.engine.handle_time(now);
+        let interrupt = self.shared.interrupt.as_ref();
+        if interrupt.is_some_and(|flag| flag.load(Ordering::Relaxed)) {
+            self.engine.cancel(op_id);
+        }
+    }
+
+    fn verdict(&self, op_id: u64, result: Result<(), Abort>) -> Result<(), Error> {
+        result.map_err(|why| {
+            let text = match why {
+                Abort::DeviceFailed { rank } if rank == self.rank => {
+                    let text = self.engine.device_error().map(ToString::to_string);
+                    self.shared.failures.say(op_id, rank, text.unwrap_or_default())
+                }
+                Abort::DeviceFailed { rank } => self.shared.failures.hear(op_id, rank),
+                _ => String::new(),
+            };
+            Error::from_abort(why, self.shared.timeout, text)
+        })
+    }
+
+    fn now(&self) -> unisono_core::Instant {
+        unisono_core::Instant::from_nanos(self.shared.started.elapsed().as_nanos() as u64)
+    }
+}

@@ -1,0 +1,9 @@
+//! Groups of CPU, Vulkan and OpenCL ranks: nobody can tell from the result who was who. Needs
+//! drivers of both APIs (Mesa's lavapipe and PoCL do).
+#![cfg(all(feature = "vulkan", feature = "opencl"))]
+
+mod adopted;
+mod data;
+mod errors;
+mod gradients;
+mod results;
