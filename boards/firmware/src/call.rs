@@ -67,12 +67,14 @@ impl<B: Board, const C: usize, const W: usize, const R: usize, const P: usize>
         if chunk > u64::from(self.board.payload_max()) {
             return Err(Refusal::Chunk(chunk));
         }
-        let (scratch, room) = self.board.scratch((call.op_id % C as u64) as usize);
-        let lanes = config.layout.chunks().min(config.window.into());
-        let needed = config.slot_bytes() * u64::from(config.slots) * lanes;
-        if needed > room.into() {
-            return Err(Refusal::Scratch(needed));
+        let (scratch, room) = self.board.scratch(group.engine.channel(call.op_id));
+        // As many chunks in flight as there is room for: members may have different windows.
+        let lane = config.slot_bytes() * u64::from(config.slots);
+        let lanes = u64::from(room).checked_div(lane).unwrap_or(u64::MAX);
+        if lanes == 0 {
+            return Err(Refusal::Scratch(lane));
         }
+        config.window = config.window.min(u16::try_from(lanes).unwrap_or(u16::MAX));
         let (input, output) = match call.role {
             // The machine never touches buffers of length 0.
             Role::Aggregator if config.rank >= config.layout.ranks => (scratch, scratch),

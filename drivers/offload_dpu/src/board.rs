@@ -192,6 +192,14 @@ impl Board {
         self.talk.cancel(op_id).map_err(|problem| self.error(problem))
     }
 
+    /// The result of a call on the board, once; `None` while it runs.
+    ///
+    /// # Errors
+    /// If the board refuses the call, or is gone.
+    pub fn poll(&mut self, op_id: u64) -> Result<Option<Result<(), Abort>>, BoardError> {
+        self.talk.poll(op_id).map_err(|problem| self.error(problem))
+    }
+
     /// Waits for a call, at most `patience`; its result on the board.
     ///
     /// # Errors
@@ -216,8 +224,8 @@ impl Board {
     ///
     /// # Errors
     /// [`Problem::Memory`].
-    pub fn write(&mut self, at: u64, bytes: &[u8]) -> Result<(), BoardError> {
-        let to = self.tensor(at, bytes.len())?;
+    pub fn write(&mut self, at: u32, bytes: &[u8]) -> Result<(), BoardError> {
+        let to = self.tensor(at.into(), bytes.len())?;
         // SAFETY: within the window's memory area, which only the board writes otherwise.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
         Ok(())
@@ -227,8 +235,8 @@ impl Board {
     ///
     /// # Errors
     /// [`Problem::Memory`].
-    pub fn read(&mut self, at: u64, bytes: &mut [u8]) -> Result<(), BoardError> {
-        let from = self.tensor(at, bytes.len())?;
+    pub fn read(&mut self, at: u32, bytes: &mut [u8]) -> Result<(), BoardError> {
+        let from = self.tensor(at.into(), bytes.len())?;
         // SAFETY: as for `write`.
         unsafe { std::ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), bytes.len()) };
         Ok(())

@@ -10,12 +10,25 @@ pub struct Machine {
     pub name: &'static str,
     /// File name of its image.
     pub image: &'static str,
+    /// What it is, in a few words.
+    pub about: &'static str,
+    /// How it is reached.
+    pub(crate) line: Line,
     /// ELF machine number of its images.
     pub(crate) elf: u16,
     program: &'static str,
     args: &'static [&'static str],
     /// How the image is loaded; `{}` is its path.
     load: [&'static str; 2],
+}
+
+/// How a board is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Line {
+    /// A window of memory.
+    Window,
+    /// Serial lines.
+    Serial,
 }
 
 /// What all of QEMU's machines get: no screen, no network, exit codes by semihosting.
@@ -35,6 +48,8 @@ impl Machine {
     pub const QEMU_AARCH64: Self = Self {
         name: "qemu-aarch64",
         image: "qemu_virt_aarch64",
+        about: "two Cortex-A72 under QEMU, behind a memory window",
+        line: Line::Window,
         elf: object::elf::EM_AARCH64.0,
         program: "qemu-system-aarch64",
         args: &["-M", "virt", "-cpu", "cortex-a72", "-smp", "2", "-m", "128M"],
@@ -46,6 +61,8 @@ impl Machine {
     pub const QEMU_RISCV64: Self = Self {
         name: "qemu-riscv64",
         image: "qemu_virt_riscv64",
+        about: "one rv64imac hart under QEMU, no FPU, behind a memory window",
+        line: Line::Window,
         elf: object::elf::EM_RISCV.0,
         program: "qemu-system-riscv64",
         args: &["-M", "virt", "-cpu", "rv64,f=off,d=off", "-bios", "none", "-m", "128M"],
@@ -56,14 +73,17 @@ impl Machine {
     pub const QEMU_CORTEX_M: Self = Self {
         name: "qemu-cortex-m",
         image: "qemu_mps2_cortex_m",
+        about: "a Cortex-M4 under QEMU, behind serial lines",
+        line: Line::Serial,
         elf: object::elf::EM_ARM.0,
         program: "qemu-system-arm",
         args: &["-M", "mps2-an386"],
         load: ["-kernel", "{}"],
     };
 
-    /// Those behind a window.
-    pub const ALL: [&'static Self; 2] = [&Self::QEMU_AARCH64, &Self::QEMU_RISCV64];
+    /// All of them.
+    pub const ALL: [&'static Self; 3] =
+        [&Self::QEMU_AARCH64, &Self::QEMU_RISCV64, &Self::QEMU_CORTEX_M];
 
     /// The machine of this name.
     #[must_use]

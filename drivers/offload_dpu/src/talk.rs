@@ -93,13 +93,21 @@ impl<IO: Read + ReadReady + Write + WriteReady, A: Alive> Talk<IO, A> {
         self.say(&ToBoard::Cancel { op_id }, &[])
     }
 
+    /// The result of a call if it is over.
+    pub fn poll(&mut self, op_id: u64) -> Result<Option<Result<(), Abort>>, Problem> {
+        self.take_in()?;
+        match self.over.remove(&op_id) {
+            Some(result) => result.map(Some).map_err(Problem::Refused),
+            None => self.alive.gone().map_or(Ok(None), |why| Err(Problem::Gone(why))),
+        }
+    }
+
     /// Waits for a call.
     pub fn finish(&mut self, op_id: u64, patience: Duration) -> Result<Result<(), Abort>, Problem> {
         let end = Instant::now() + patience;
         loop {
-            self.take_in()?;
-            if let Some(result) = self.over.remove(&op_id) {
-                return result.map_err(Problem::Refused);
+            if let Some(result) = self.poll(op_id)? {
+                return Ok(result);
             }
             self.rest("a call", end, patience)?;
         }

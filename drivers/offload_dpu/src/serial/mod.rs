@@ -209,6 +209,14 @@ impl SerialBoard {
         self.talk.cancel(op_id).map_err(|problem| self.error(problem))
     }
 
+    /// The result of a call on the board, once; `None` while it runs.
+    ///
+    /// # Errors
+    /// If the board refuses the call, or is gone.
+    pub fn poll(&mut self, op_id: u64) -> Result<Option<Result<(), Abort>>, BoardError> {
+        self.talk.poll(op_id).map_err(|problem| self.error(problem))
+    }
+
     /// Waits for a call, at most `patience`; its result on the board.
     ///
     /// # Errors

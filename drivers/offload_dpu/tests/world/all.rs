@@ -1,8 +1,9 @@
 //! Every collective that a board takes part in, bit for bit.
 
 use super::data::{call, check, inputs, job};
-use super::{AnyBoard, World};
+use super::World;
 use unisono_core::{DType, Kind, Order, ReduceOp, Schedule};
+use unisono_offload_dpu::AnyBoard;
 
 /// How large calls are.
 pub struct Sizes {

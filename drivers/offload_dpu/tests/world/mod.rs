@@ -10,68 +10,17 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use unisono_core::Scalar;
-use unisono_core::wire::board::{Call, Identity, Join, Role};
+use unisono_core::wire::board::{Call, Join, Role};
 use unisono_core::wire::frame::Abort;
 use unisono_device_cpu::CpuDevice;
-use unisono_driver::{Either, HostPtr, Link};
+use unisono_driver::{Either, HostPtr};
 use unisono_link_span::{SpanLink, fabric};
-use unisono_link_window::{Coherent, WindowLink};
-use unisono_offload_dpu::serial::{SerialBoard, SerialLink};
-use unisono_offload_dpu::{Board, BoardError, Machine, Options};
+use unisono_offload_dpu::serial::SerialBoard;
+use unisono_offload_dpu::{AnyBoard, Board, BoardError, BoardLink, Machine, Options};
 use unisono_runtime::{Buffers, Engine};
 
-type HostEngine<L, const C: usize> = Engine<CpuDevice, Either<SpanLink<HostPtr>, L>, C, 16, 40, 16>;
-
-/// A board, however it is reached.
-pub trait AnyBoard {
-    type Link: Link<Mem = HostPtr> + Send;
-
-    fn join(&mut self, join: Join, peers: &[u16]) -> Result<Vec<Self::Link>, BoardError>;
-    fn begin(&mut self, call: &Call) -> Result<(), BoardError>;
-    fn finish(&mut self, op_id: u64, patience: Duration) -> Result<Result<(), Abort>, BoardError>;
-    fn write(&mut self, at: usize, bytes: &[u8]) -> Result<(), BoardError>;
-    fn read(&mut self, at: usize, bytes: &mut [u8]) -> Result<(), BoardError>;
-    fn identity(&self) -> &Identity;
-}
-
-macro_rules! any_board {
-    ($board:ty, $link:ty, $at:ty) => {
-        impl AnyBoard for $board {
-            type Link = $link;
-
-            fn join(&mut self, join: Join, peers: &[u16]) -> Result<Vec<$link>, BoardError> {
-                self.join(join, peers)
-            }
-
-            fn begin(&mut self, call: &Call) -> Result<(), BoardError> {
-                self.begin(call)
-            }
-
-            fn finish(
-                &mut self,
-                op_id: u64,
-                patience: Duration,
-            ) -> Result<Result<(), Abort>, BoardError> {
-                self.finish(op_id, patience)
-            }
-
-            fn write(&mut self, at: usize, bytes: &[u8]) -> Result<(), BoardError> {
-                self.write(at as $at, bytes)
-            }
-
-            fn read(&mut self, at: usize, bytes: &mut [u8]) -> Result<(), BoardError> {
-                self.read(at as $at, bytes)
-            }
-
-            fn identity(&self) -> &Identity {
-                self.identity()
-            }
-        }
-    };
-}
-
-any_board!(Board, WindowLink<HostPtr, Coherent>, u64);
-any_board!(SerialBoard, SerialLink<HostPtr>, u32);
+type HostEngine<const C: usize> =
+    Engine<CpuDevice, Either<SpanLink<HostPtr>, BoardLink>, C, 16, 40, 16>;
 
 /// A hang guard, nothing more: no call takes a thousandth of it on an idle machine.
 pub const PATIENCE: Duration = Duration::from_secs(120);
@@ -110,16 +59,16 @@ pub struct Outcome {
 }
 
 /// A member of the group in this process.
-struct Host<L, const C: usize> {
+struct Host<const C: usize> {
     rank: u16,
-    engine: Box<HostEngine<L, C>>,
+    engine: Box<HostEngine<C>>,
 }
 
 /// A group with one board in it. Members have `C` calls in flight, as many as the board's links
 /// have channels.
 pub struct World<B: AnyBoard, const C: usize> {
     pub board: B,
-    hosts: Vec<Host<B::Link, C>>,
+    hosts: Vec<Host<C>>,
     ranks: u16,
     board_rank: u16,
     epoch: u32,
@@ -200,7 +149,7 @@ impl<B: AnyBoard, const C: usize> World<B, C> {
         if self.board_rank < self.ranks {
             let tensor = tensor(self.board_rank);
             let mut output = vec![0; tensor.out_len];
-            self.board.read(tensor.output, &mut output).expect("as written");
+            self.board.read(tensor.output as u32, &mut output).expect("as written");
             done.insert(self.board_rank.into(), (self.board_rank, Ok(()), output));
         }
         let hosts = done.iter().map(|(rank, result, _)| (*rank, *result)).collect();
@@ -220,8 +169,8 @@ impl<B: AnyBoard, const C: usize> World<B, C> {
 }
 
 /// One rank's part of a call.
-fn run_here<L: Link<Mem = HostPtr>, const C: usize>(
-    engine: &mut HostEngine<L, C>,
+fn run_here<const C: usize>(
+    engine: &mut HostEngine<C>,
     rank: u16,
     epoch: u32,
     job: &Job,
