@@ -57,6 +57,7 @@ impl Group {
     ) -> Result<Vec<R>, Error> {
         self.rejoin();
         let one = |member: &mut Member| {
+            member.settle();
             let result = catch_unwind(AssertUnwindSafe(|| work(member)));
             member.leave();
             match result {

@@ -167,6 +167,13 @@ impl Member {
         self.engine.links().iter().flatten().for_each(SpanLink::rejoin);
     }
 
+    /// Leaves a core that another member is on.
+    pub(crate) fn settle(&mut self) {
+        if let Some(seat) = &mut self.seat {
+            seat.settle();
+        }
+    }
+
     /// Ends what is still in flight and tells the others that no more calls will come for now.
     pub(crate) fn leave(&mut self) {
         self.drain();

@@ -2,8 +2,8 @@
 //!
 //! Two members on one core take turns: each waits for the other one by letting it run, so both look
 //! busy and freshly run, and a scheduler may leave them together for as long as the job lasts while
-//! another core idles. Whoever finds that it shares its core with another member moves away, once;
-//! nobody is bound to a core.
+//! another core idles. Whoever finds that it shares its core with another member, at its start or
+//! when it has waited for a while, moves away; nobody is bound to a core.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -12,8 +12,9 @@ use std::time::{Duration, Instant};
 /// Not known.
 const NOWHERE: u32 = u32::MAX;
 
-/// A scheduler that has put a member back has its reasons: how long it is left in peace.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// A scheduler that has put a member back has its reasons: how long it is left in peace. Moving
+/// costs some 10 us, so this is one part in a hundred at most.
+const PATIENCE: Duration = Duration::from_millis(5);
 
 /// Where a member was seen last; a line of its own, since others read it.
 #[derive(Debug)]
@@ -41,7 +42,7 @@ impl Seat {
     }
 
     /// Says where this member is, and moves it if another one is there. Call it from the member's
-    /// thread, when it has waited for a while.
+    /// thread.
     #[cfg(target_os = "linux")]
     pub fn settle(&mut self) {
         use rustix::thread::{sched_getaffinity, sched_getcpu, sched_setaffinity};
