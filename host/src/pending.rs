@@ -297,7 +297,7 @@ fn work(mut member: Member, inbox: &mpsc::Receiver<Job>) {
             0..100 => {}
             100..2000 => std::thread::yield_now(),
             // The bell of the member also rings when a peer has sent something.
-            _ if !flying.is_empty() => member.bell().sleep(),
+            _ if !flying.is_empty() => member.rest(),
             _ => {}
         }
     }

@@ -131,8 +131,10 @@ pub struct Setup {
     /// Bytes of tensor memory, for the role of a rank; boards that have memory of their own take
     /// that.
     pub memory: u32,
-    /// How long an answer, and a sign of life, may take.
+    /// How long an answer may take.
     pub patience: Duration,
+    /// How long the board may show no sign of life.
+    pub silence: Duration,
 }
 
 /// Starts a board by whatever line its machine has.
@@ -144,16 +146,16 @@ pub fn start(
     image: &Path,
     setup: Setup,
 ) -> Result<Box<dyn AnyBoard>, BoardError> {
-    let Setup { peers, memory, patience } = setup;
+    let Setup { peers, memory, patience, silence } = setup;
     match machine.line {
         Line::Window => {
             let mut options = board::Options::new(machine, image, peers);
-            (options.memory, options.patience, options.silence) = (memory, patience, patience);
+            (options.memory, options.patience, options.silence) = (memory, patience, silence);
             Ok(Box::new(Board::start(&options)?))
         }
         Line::Serial => {
             let mut options = serial::Options::new(machine, image);
-            (options.patience, options.silence) = (patience, patience);
+            (options.patience, options.silence) = (patience, silence);
             Ok(Box::new(SerialBoard::start(&options)?))
         }
     }

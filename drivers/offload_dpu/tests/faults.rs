@@ -102,8 +102,7 @@ fn a_board_says_why_it_refuses_a_call_and_the_ranks_learn_it() {
     let good = job(call(Kind::AllReduce, 2, 5000), false);
     let inputs = inputs(&good.call);
     let mut wide = good.clone();
-    wide.call.chunk = 4096;
-    wide.call.window = 8;
+    (wide.call.chunk, wide.call.slots) = (4096, 8);
     let outcome = world.run(&wide, &inputs, |_| ());
     let problem = outcome.board.expect_err("too much scratch").problem;
     assert!(matches!(problem, Problem::Refused(Refusal::Scratch(_))), "{problem}");

@@ -203,7 +203,7 @@ impl Errors {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::args::Devices;
+    use super::super::super::args::Ranks;
     use super::super::super::interrupt::Interrupt;
     use super::super::buckets::Buckets;
     use super::super::{ReduceArgs, input, progress::Progress, run};
@@ -226,7 +226,7 @@ mod tests {
         let buckets = Buckets::new(&inputs[0], args.bucket);
         let interrupt = Interrupt::install()?;
         let progress = Progress::new(0);
-        let ranks = Devices::cpus(inputs.len()).open(None).expect("the CPU");
+        let ranks = Ranks::cpus(inputs.len());
         let work = Work {
             ranks: &ranks,
             args: &args,
