@@ -18,7 +18,6 @@ use unisono_core::wire::board::Join;
 use unisono_device_cpu::CpuDevice;
 use unisono_driver::Either;
 use unisono_link_span::fabric;
-use unisono_offload_dpu::BoardLink;
 
 /// What a member is, once the boards are apart.
 enum Kind {
@@ -48,7 +47,7 @@ impl GroupBuilder {
             }
         }
         let taken = taken.into_iter().map(Mutex::new).collect();
-        let boards = Boards { _unused: Mutex::new(links.unused), taken, ..boards };
+        let boards = Boards { taken, ..boards };
         let (started, failures) = (Instant::now(), Failures::default());
         let shared =
             Shared { options, timeout, started, devices: open, failures, interrupt, boards };
@@ -110,8 +109,6 @@ type Row = (Vec<Option<AnyLink>>, Arc<unisono_link_span::Bell>);
 /// All links of a group.
 struct Links {
     rows: Vec<Row>,
-    /// This side's ends of links from one board to another.
-    unused: Vec<BoardLink>,
 }
 
 impl Links {
@@ -122,7 +119,7 @@ impl Links {
             (if *on_board { Vec::new() } else { links.collect() }, bell)
         };
         let rows = fabric(on_board.len(), calls, WINDOW_MAX).into_iter().zip(on_board).map(row);
-        Self { rows: rows.collect(), unused: Vec::new() }
+        Self { rows: rows.collect() }
     }
 
     /// Makes the member `rank` a board.
@@ -131,10 +128,8 @@ impl Links {
         let peers: Vec<u16> = (0..members).filter(|&peer| peer != rank).collect();
         let ends = board.join(Join { epoch, rank, members, next_op: 0 }, &peers)?;
         for (peer, end) in peers.into_iter().zip(ends) {
-            match self.rows[usize::from(peer)].0.get_mut(usize::from(rank)) {
-                Some(link) => *link = Some(Either::B(end)),
-                // That one is a board, too: a link that closes would be a member that is lost.
-                None => self.unused.push(end),
+            if let Some(link) = self.rows[usize::from(peer)].0.get_mut(usize::from(rank)) {
+                *link = Some(Either::B(end));
             }
         }
         Ok(())

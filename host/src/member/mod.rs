@@ -15,7 +15,6 @@ use crate::planner::{Plan, PlanOptions};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
-use unisono_offload_dpu::BoardLink;
 
 pub(crate) use local::{AnyLink, Local, Parts};
 pub(crate) use remote::Remote;
@@ -61,8 +60,6 @@ pub(crate) struct Shared {
 /// What members have to know if some of them are boards.
 #[derive(Default)]
 pub(crate) struct Boards {
-    /// This side's ends of links between two boards: while they are open nobody is lost.
-    pub _unused: Mutex<Vec<BoardLink>>,
     /// They go back where they came from once all members, and so their links, are gone.
     pub taken: Vec<Mutex<Taken>>,
     /// Calls in flight that all of them have room for.
