@@ -75,6 +75,7 @@ struct Started {
     spec: DpuSpec,
     about: &'static str,
     identity: Identity,
+    pid: u32,
     idle: Mutex<Idle>,
 }
 
@@ -102,9 +103,9 @@ impl Dpu {
         let (patience, silence) = (timeout.max(START), (timeout / 2).clamp(SILENCE[0], SILENCE[1]));
         let setup = Setup { peers: members, memory, patience, silence };
         let board = start(machine, &image, setup)?;
-        let identity = board.identity().clone();
+        let (identity, pid, about) = (board.identity().clone(), board.pid(), machine.about);
         let idle = Mutex::new(Idle { board: Some(board), groups: 0 });
-        Ok(Self(Arc::new(Started { spec: spec.clone(), about: machine.about, identity, idle })))
+        Ok(Self(Arc::new(Started { spec: spec.clone(), about, identity, pid, idle })))
     }
 
     /// How it was asked for.
@@ -123,6 +124,12 @@ impl Dpu {
     #[must_use]
     pub fn identity(&self) -> &Identity {
         &self.0.identity
+    }
+
+    /// Process id of its emulator.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.0.pid
     }
 
     /// Takes it for a group; it comes back when that is gone.

@@ -226,8 +226,10 @@ fn emulated(project: &Project) -> Result<Outcome> {
     let images = boards::build_all(project)?;
     let mut cargo = project.cargo();
     cargo.env(boards::IMAGES, images).args(["test", "--locked", "--no-fail-fast"]);
-    cargo.args(["--package", "unisono-offload-dpu", "--features", "boards"]);
+    cargo.args(["--package", "unisono-offload-dpu", "--package", "unisono"]);
+    cargo.args(["--features", "unisono-offload-dpu/boards"]);
     cargo.args(["--test", "conformance", "--test", "faults", "--test", "serial"]);
+    cargo.args(["--test", "boards"]);
     counted(&mut cargo, &mut std::io::stdout())
 }
 
