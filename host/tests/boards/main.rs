@@ -109,7 +109,7 @@ fn an_aggregator_has_a_part_in_what_reduces() {
 #[test]
 fn a_board_can_be_a_rank() {
     let board = start("dpu:qemu-aarch64:rank", 3);
-    let schedules = [None, Some(Schedule::Ring), Some(Schedule::Binomial)];
+    let schedules = [None, Some(Schedule::Ring), Some(Schedule::HalvingDoubling)];
     for schedule in schedules {
         // The same chunks: in some schedules the order of a fold depends on the chunk.
         let build = |builder: GroupBuilder| {
