@@ -156,7 +156,9 @@ impl PlanOptions {
         }
         let boards = self.boards.as_ref().filter(|b| b.take_part(&schedule, self.ranks));
         if kind.reduces() && boards.is_some_and(|boards| !boards.reduces(dtype, op)) {
-            return Err(refused(format!(": a board of the group does not reduce {dtype} like that")));
+            return Err(refused(format!(
+                ": a board of the group does not reduce {dtype} like that"
+            )));
         }
         let chunk = self.chunk.unwrap_or_else(|| {
             let chunk = self.chunk_for(&schedule, dtype, count);

@@ -54,8 +54,7 @@ pub trait AnyBoard: Send {
     ///
     /// # Errors
     /// If the board refuses the call, is gone, or says nothing in time.
-    fn finish(&mut self, op_id: u64, patience: Duration)
-    -> Result<Result<(), Abort>, BoardError>;
+    fn finish(&mut self, op_id: u64, patience: Duration) -> Result<Result<(), Abort>, BoardError>;
 
     /// Writes into the board's tensor memory, which no call may be using there.
     ///

@@ -46,7 +46,9 @@ impl DpuSpec {
             Some((name, "rank")) => (name, DpuRole::Rank),
             Some((name, "aggregator")) => (name, DpuRole::Aggregator),
             Some((_, role)) => {
-                return Err(format!("dpu:{text}: a board is a rank or an aggregator, not '{role}'"));
+                return Err(format!(
+                    "dpu:{text}: a board is a rank or an aggregator, not '{role}'"
+                ));
             }
         };
         if Machine::named(name).is_none() {

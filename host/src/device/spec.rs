@@ -179,7 +179,15 @@ mod tests {
         assert_eq!(which("vulkan:2a:00.1"), Which::Pci(Pci { domain: 0, ..pci }));
         let uuid = "6d657361-3232-2e33-2e36-000000000001";
         assert_eq!(which(&format!("vulkan:{uuid}")).to_string(), uuid);
-        for name in ["cpu", "auto", "opencl:1", "dpu:qemu-aarch64", "dpu:qemu-riscv64:rank", "vulkan:a b", "opencl:0000:01:00.0"] {
+        for name in [
+            "cpu",
+            "auto",
+            "opencl:1",
+            "dpu:qemu-aarch64",
+            "dpu:qemu-riscv64:rank",
+            "vulkan:a b",
+            "opencl:0000:01:00.0",
+        ] {
             assert_eq!(name.parse::<DeviceSpec>().map(|d| d.to_string()), Ok(name.to_owned()));
         }
         for wrong in ["", "gpu", "cuda:0", "vulkan:", "cpu:x", "auto:1", "dpu", "dpu:x"] {

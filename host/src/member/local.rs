@@ -23,8 +23,7 @@ const ROUTE: usize = 132;
 /// A link to a member of this process, or to a board.
 pub(crate) type AnyLink = Either<SpanLink<HostPtr>, BoardLink>;
 
-type HostEngine =
-    Engine<AnyDevice, AnyLink, CALLS_MAX, WINDOW_MAX, ROUTE, { super::MEMBERS_MAX }>;
+type HostEngine = Engine<AnyDevice, AnyLink, CALLS_MAX, WINDOW_MAX, ROUTE, { super::MEMBERS_MAX }>;
 
 /// What a prepared call depends on.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,7 +1,7 @@
 //! Every collective that a board takes part in, bit for bit.
 
-use super::data::{call, check, inputs, job};
 use super::World;
+use super::data::{call, check, inputs, job};
 use unisono_core::{DType, Kind, Order, ReduceOp, Schedule};
 use unisono_offload_dpu::AnyBoard;
 
