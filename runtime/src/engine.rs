@@ -67,7 +67,9 @@ where
 
     /// The channel of a call.
     pub const fn channel(&self, op_id: u64) -> usize {
-        op_id as usize & self.mask
+        let index = op_id as usize & self.mask;
+        // The mask is below; said again where the compiler sees it, there is no check of bounds.
+        if index < OPS { index } else { OPS - 1 }
     }
 
     /// The device.
@@ -197,7 +199,7 @@ where
     pub fn poll(&mut self) -> bool {
         let mut worked = self.complete();
         self.links.iter_mut().flatten().for_each(Link::poll);
-        for index in 0..self.channels() {
+        for index in 0..OPS.min(self.channels()) {
             match self.slots[index].state {
                 State::Running | State::Failing(_) => {
                     worked |= self.listen(index);

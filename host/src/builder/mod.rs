@@ -158,8 +158,8 @@ impl GroupBuilder {
         self
     }
 
-    /// Builds the group: opens the devices, starts the boards, and if they differ, measures how fast
-    /// they fold.
+    /// Builds the group: opens the devices, starts the boards, and if they differ, measures how
+    /// fast they fold.
     ///
     /// # Errors
     /// [`Error::Build`] if the group is empty or too large, or an option makes no sense;

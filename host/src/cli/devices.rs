@@ -18,7 +18,8 @@ Examples:
 Devices are named by API and place (vulkan:0), part of the name (opencl:radeon), UUID or PCI
 address. One line is one device, whatever the number of APIs that see it. `auto` is every device of
 the list but software and boards, and the CPU. A board (dpu:NAME) folds for the ranks and has no
-data; as dpu:NAME:rank it is a rank itself. -v and --json open the devices and test their arithmetic.";
+data; as dpu:NAME:rank it is a rank itself. -v and --json open the devices and test their
+arithmetic.";
 
 /// Options of `unisono devices`.
 #[derive(clap::Args, Debug)]

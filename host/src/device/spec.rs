@@ -14,8 +14,8 @@ pub enum DeviceSpec {
     Vulkan(Which),
     /// A device through OpenCL, named in the same ways.
     OpenCl(Which),
-    /// A SmartNIC or DPU core that runs unisono's firmware: `dpu:NAME` folds for the ranks and has no
-    /// data, `dpu:NAME:rank` is a rank.
+    /// A SmartNIC or DPU core that runs unisono's firmware: `dpu:NAME` folds for the ranks and has
+    /// no data, `dpu:NAME:rank` is a rank.
     Dpu(DpuSpec),
     /// Every GPU of this machine, each once, and the CPU: `auto`. Software devices are no GPUs.
     Auto,

@@ -53,8 +53,8 @@ impl Devices {
     }
 
     /// Opens the devices and starts the boards, whose calls have this time limit. `auto` is every
-    /// GPU, then CPU ranks up to `wanted`; as many as there are cores if that is `None` and there is
-    /// no GPU.
+    /// GPU, then CPU ranks up to `wanted`; as many as there are cores if that is `None` and there
+    /// is no GPU.
     pub fn open(&self, wanted: Option<usize>, timeout: Duration) -> Result<Ranks, unisono::Error> {
         let mut named = self.0.clone();
         if self.count().is_none() {
