@@ -71,6 +71,8 @@ fn config(schedule: &Schedule, rank: u16, count: u64, in_place: bool) -> Config 
         slots: 0,
         by_bytes: 0,
         puts: 0,
+        input_private: false,
+        output_private: false,
         in_place,
         sources_max: 0,
         dests_max: 0,
