@@ -225,10 +225,15 @@ fn emulated(project: &Project) -> Result<Outcome> {
     }
     let images = boards::build_all(project)?;
     let mut cargo = project.cargo();
-    cargo.env(boards::IMAGES, images).args(["test", "--locked", "--no-fail-fast"]);
+    cargo.env(boards::IMAGES, &images).args(["test", "--locked", "--no-fail-fast"]);
     cargo.args(["--package", "unisono-offload-dpu", "--features", "boards"]);
     cargo.args(["--test", "conformance", "--test", "faults", "--test", "serial"]);
-    counted(&mut cargo, &mut std::io::stdout())
+    let mut loader = project.cargo();
+    loader.env(boards::IMAGES, images).args(["test", "--locked", "--no-fail-fast"]);
+    loader.args(["--package", "unisono-loader", "--features", "boards", "--test", "qemu"]);
+    let offload = counted(&mut cargo, &mut std::io::stdout());
+    let loader = counted(&mut loader, &mut std::io::stdout());
+    Ok(both(offload?, loader?))
 }
 
 fn bare_metal(project: &Project) -> Result<Outcome> {
