@@ -85,7 +85,11 @@ struct Hands<'a> {
 
 /// What the system says, and where.
 fn at(path: &Path) -> impl Fn(io::Error) -> String + '_ {
-    move |error| format!("{}: {error}", path.display())
+    move |error| {
+        let denied = error.kind() == io::ErrorKind::PermissionDenied;
+        let help = if denied { "; devices and firmware belong to root" } else { "" };
+        format!("{}: {error}{help}", path.display())
+    }
 }
 
 impl Hands<'_> {
@@ -124,16 +128,25 @@ impl Hands<'_> {
 
     /// Writes the payload in blocks.
     fn pour(&mut self, mut to: File, path: &Path) -> Result<File, String> {
+        let payload = self.package.payload();
         let mut written = 0;
-        for block in self.package.payload().chunks(BLOCK) {
+        while written < payload.len() {
             if self.watch.stopped() {
                 return Err(format!("it was interrupted after {written} bytes"));
             }
-            to.write_all(block).map_err(|error| {
-                format!("{}: {error}, after at least {written} bytes", path.display())
-            })?;
-            written += block.len();
-            self.watch.wrote(block.len() as u64);
+            let block = &payload[written..payload.len().min(written + BLOCK)];
+            match to.write(block) {
+                Ok(0) => {
+                    return Err(format!("{} takes no more than {written} bytes", path.display()));
+                }
+                Ok(bytes) => {
+                    written += bytes;
+                    self.watch.wrote(bytes as u64);
+                }
+                // A signal, or a driver whose device is not ready yet. Who interrupts is heard.
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(format!("{}, after {written} bytes", at(path)(error))),
+            }
         }
         Ok(to)
     }

@@ -5,6 +5,7 @@
 use super::{Kind, LoadError, Loader, Package, Plan, Way, World, needs};
 use crate::plan::{Act, Device, Step};
 use std::path::Path;
+use std::time::Duration;
 use unisono_core::wire::board::Identity;
 use unisono_core::{DType, ReduceOp};
 use unisono_offload_dpu::{Board, Machine, Options, serial};
@@ -24,6 +25,9 @@ const MACHINES: [(&Machine, Line, &str); 3] = [
     (&Machine::QEMU_RISCV64, Line::Window, "qemu-system-misc"),
     (&Machine::QEMU_CORTEX_M, Line::Serial, "qemu-system-arm"),
 ];
+
+/// How long a board may take to answer. An emulated one shares the machine with whatever else runs.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 struct Qemu {
     machine: &'static Machine,
@@ -77,11 +81,13 @@ pub fn boot(
     let serial =
         MACHINES.iter().any(|(m, line, _)| m.name == machine.name && matches!(line, Line::Serial));
     let identity = if serial {
-        let board = serial::SerialBoard::start(&serial::Options::new(machine, image));
-        board.map(|board| board.identity().clone())
+        let mut options = serial::Options::new(machine, image);
+        (options.patience, options.silence) = (PATIENCE, PATIENCE);
+        serial::SerialBoard::start(&options).map(|board| board.identity().clone())
     } else {
-        let board = Board::start(&Options::new(machine, image, 1));
-        board.map(|board| board.identity().clone())
+        let mut options = Options::new(machine, image, 1);
+        (options.patience, options.silence) = (PATIENCE, PATIENCE);
+        Board::start(&options).map(|board| board.identity().clone())
     };
     let identity = identity.map_err(|error| error.to_string())?;
     if identity.name != package.board() {

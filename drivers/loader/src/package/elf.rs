@@ -46,9 +46,9 @@ impl Elf {
 impl fmt::Display for Elf {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.uname(), self.machine) {
-            (Some(name), _) => write!(f, "ELF for {name}"),
-            (None, m) if m == elf::EM_ARM.0 => write!(f, "ELF for arm"),
-            (None, machine) => write!(f, "{}-bit ELF for machine {machine}", self.bits),
+            (Some(name), _) => write!(f, "an ELF file for {name}"),
+            (None, m) if m == elf::EM_ARM.0 => write!(f, "an ELF file for arm"),
+            (None, machine) => write!(f, "an ELF file of {} bits for machine {machine}", self.bits),
         }
     }
 }

@@ -66,8 +66,8 @@ impl Kind {
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Elf => "ELF",
-            Self::BootStream => "BlueField boot stream",
+            Self::Elf => "an ELF file",
+            Self::BootStream => "a BlueField boot stream",
             Self::Raw => "raw bytes",
         })
     }

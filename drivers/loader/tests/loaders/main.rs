@@ -46,7 +46,7 @@ fn what_does_not_suit_a_device_is_refused() {
         ("remoteproc", boot_stream(), "Linux loads ELF files"),
         ("probe-rs", raw(), "says where in the flash its parts belong"),
         ("qemu:aarch64", raw(), "QEMU loads ELF files"),
-        ("ssh:dpu", boot_stream(), "it is BlueField boot stream, and a Linux runs ELF files"),
+        ("ssh:dpu", boot_stream(), "it is a BlueField boot stream, and a Linux runs ELF files"),
     ] {
         let error = plan(&root, to, &package).expect_err(to);
         assert!(matches!(error, LoadError::Unfit { .. }), "{error}");

@@ -64,7 +64,7 @@ fn a_card_that_goes_away_leaves_its_state_in_the_error() {
     });
     let error = relative(&root, &error.expect_err("broken off").to_string());
     let start = "rshim:0: step 3 of 3 failed (write the payload (700004 bytes) into \
-                 /dev/rshim0/boot): /dev/rshim0/boot: Broken pipe (os error 32), after at least ";
+                 /dev/rshim0/boot): /dev/rshim0/boot: Broken pipe (os error 32), after ";
     assert!(error.starts_with(start), "{error}");
     let end = "; done before: write `BOOT_MODE 0` into /dev/rshim0/misc, write `SW_RESET 1` into \
                /dev/rshim0/misc; now the Arm cores have no system: load again, or write `SW_RESET \

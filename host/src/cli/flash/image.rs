@@ -24,10 +24,11 @@ pub struct Demands {
 }
 
 impl Demands {
-    /// Holds an image against them.
-    pub fn check(&self, package: &Package) -> Result<Signature> {
+    /// Holds the image of this file against them.
+    pub fn check(&self, file: &Path, package: &Package) -> Result<Signature> {
+        let shown = || file.display().to_string();
         if let Some(board) = &self.board {
-            package.must_be_for(board)?;
+            package.must_be_for(board).with_context(shown)?;
         }
         if self.trust.is_empty() {
             let signed = package.signed_by().is_some();
@@ -37,7 +38,7 @@ impl Demands {
         for path in &self.trust {
             add_keys(path, &mut trust.0)?;
         }
-        trust.check(package)?;
+        trust.check(package).with_context(shown)?;
         Ok(Signature::Checked)
     }
 }

@@ -3,6 +3,7 @@
 use super::super::error::Usage;
 use super::super::interrupt::Interrupt;
 use super::super::progress::Progress;
+use super::OWN_VERSION;
 use super::image::{self, Demands};
 use super::report::{About, Load};
 use anyhow::{Context, Result};
@@ -21,8 +22,6 @@ pub struct LoadArgs {
     /// Print what would be done, and do nothing
     #[arg(short = 'n', long)]
     dry_run: bool,
-    #[command(flatten)]
-    demands: Demands,
     /// Print the report as JSON
     #[arg(long)]
     json: bool,
@@ -32,18 +31,18 @@ pub struct LoadArgs {
 }
 
 /// Runs the command.
-pub fn run(args: &LoadArgs, interrupt: &Interrupt) -> Result<()> {
+pub fn run(args: &LoadArgs, demands: &Demands, interrupt: &Interrupt) -> Result<()> {
     let loader = loader(&args.to).map_err(|error| Usage(error.to_string()))?;
     let bytes = image::read(&args.image)?;
     let bare = !Package::is_package(&bytes);
     let shown = || args.image.display().to_string();
     let package = if bare {
-        let version = env!("CARGO_PKG_VERSION").parse().map_err(anyhow::Error::msg)?;
-        image::pack(&args.image, bytes, args.demands.board.as_deref(), version)?
+        let version = OWN_VERSION.parse().map_err(anyhow::Error::msg)?;
+        image::pack(&args.image, bytes, demands.board.as_deref(), version)?
     } else {
         Package::parse(bytes).with_context(shown)?
     };
-    let signature = args.demands.check(&package).with_context(shown)?;
+    let signature = demands.check(&args.image, &package)?;
     let world = args.root.as_deref().map_or_else(World::real, World::below);
     let plan = loader.plan(&world, &package)?;
     let about = About::new(&args.image, &package, bare, signature);

@@ -32,6 +32,15 @@ Keys are PEM files of OpenSSL:
   openssl genpkey -algorithm ed25519 -out release.pem
   openssl pkey -in release.pem -pubout -out release.pub";
 
+/// This program's version, without what a pre-release has behind it: images are built with it.
+const OWN_VERSION: &str = concat!(
+    env!("CARGO_PKG_VERSION_MAJOR"),
+    ".",
+    env!("CARGO_PKG_VERSION_MINOR"),
+    ".",
+    env!("CARGO_PKG_VERSION_PATCH")
+);
+
 /// Options of `unisono flash`.
 #[derive(clap::Args, Debug)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true,
@@ -41,6 +50,8 @@ pub struct FlashArgs {
     other: Option<Other>,
     #[command(flatten)]
     load: Option<load::LoadArgs>,
+    #[command(flatten)]
+    demands: image::Demands,
 }
 
 #[derive(clap::Subcommand, Debug)]
@@ -64,7 +75,7 @@ struct PackArgs {
     #[arg(long, value_name = "NAME")]
     board: Option<String>,
     /// Version of the image
-    #[arg(long, value_name = "X.Y.Z", default_value = env!("CARGO_PKG_VERSION"))]
+    #[arg(long, value_name = "X.Y.Z", default_value = OWN_VERSION)]
     image_version: Version,
     /// Sign with this private key (PEM)
     #[arg(long, value_name = "KEY")]
@@ -91,7 +102,7 @@ pub fn run(args: &FlashArgs, interrupt: &Interrupt) -> Result<()> {
     match (&args.other, &args.load) {
         (Some(Other::Pack(args)), _) => pack(args),
         (Some(Other::Verify(args)), _) => verify(args),
-        (None, Some(args)) => load::run(args, interrupt),
+        (None, Some(load)) => load::run(load, &args.demands, interrupt),
         (None, None) => Err(Usage("an image and --to are needed".to_owned()).into()),
     }
 }
@@ -117,7 +128,7 @@ fn verify(args: &VerifyArgs) -> Result<()> {
     let bytes = image::read(&args.image)?;
     let shown = || args.image.display().to_string();
     let package = Package::parse(bytes).with_context(shown)?;
-    let signature = args.demands.check(&package).with_context(shown)?;
+    let signature = args.demands.check(&args.image, &package)?;
     show(&About::new(&args.image, &package, false, signature), args.json)
 }
 

@@ -28,7 +28,7 @@ pub struct About {
     board: String,
     version: String,
     abi: u16,
-    /// elf, boot stream or raw.
+    /// What it is, in words.
     payload: String,
     bytes: u64,
     build: Option<String>,
