@@ -10,7 +10,7 @@ pub enum LoadError {
     Way(String),
     /// The image is not one for this board.
     #[error("the image: {0}")]
-    Package(#[from] PackageError),
+    Package(PackageError),
     /// This loader cannot do anything with such an image.
     #[error("{to} cannot take this image: {why}")]
     Unfit {
@@ -40,6 +40,12 @@ pub enum LoadError {
     /// A step has failed; those before it are done.
     #[error(transparent)]
     Step(#[from] Box<Failure>),
+}
+
+impl From<PackageError> for LoadError {
+    fn from(error: PackageError) -> Self {
+        Self::Package(error)
+    }
 }
 
 /// A step that has failed.

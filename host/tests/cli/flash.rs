@@ -231,6 +231,19 @@ fn hardware_that_is_not_here_is_said_to_be_missing() {
     assert!(ended.code == Some(1) && ended.err.starts_with(&start), "{}", ended.err);
 }
 
+/// A loader refuses what does not suit it, dry run or not.
+#[test]
+fn images_that_do_not_suit_a_loader() {
+    let folder = desk();
+    let folder = folder.path();
+    fs::copy(env!("CARGO_BIN_EXE_unisono"), folder.join("tool")).expect("an ELF file");
+    let line = "the image: it is for board tool, not for qemu-virt-aarch64";
+    refused(folder, &["tool", "--to", "qemu:aarch64", "-n"], 1, line);
+    let ended = run(folder, &["flash", "tool", "--to", "rshim:0", "--root", "root"]);
+    let start = "error: rshim:0 cannot take this image: it is an ELF file, and a BlueField boots ";
+    assert!(ended.code == Some(1) && ended.err.starts_with(start), "{}", ended.err);
+}
+
 #[test]
 fn wrong_use() {
     let folder = desk();

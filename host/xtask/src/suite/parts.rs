@@ -150,6 +150,7 @@ fn doc(project: &Project) -> Result<Outcome> {
 }
 
 fn test(project: &Project) -> Result<Outcome> {
+    install::openssl()?;
     let mut cargo = project.cargo();
     cargo.args(["test", "--locked", "--workspace", "--no-fail-fast"]);
     cargo.args(GPU_DRIVERS.iter().flat_map(|c| ["--exclude", c]));
