@@ -1,5 +1,5 @@
-//! `unisono flash`: images are packed, checked, refused, and loaded into a folder that stands for the
-//! system.
+//! `unisono flash`: images are packed, checked, refused, and loaded into a folder that stands for
+//! the system.
 
 use crate::tool::{folder, names, run, succeed};
 use serde_json::Value;

@@ -18,8 +18,8 @@ pub trait Loader {
     /// What would be done to load this image. Reads the state of the device, changes nothing.
     ///
     /// # Errors
-    /// If this image cannot be loaded that way, or the device is in a state that forbids it. What is
-    /// missing is no error but [`Device::Missing`](crate::Device::Missing).
+    /// If this image cannot be loaded that way, or the device is in a state that forbids it. What
+    /// is missing is no error but [`Device::Missing`](crate::Device::Missing).
     fn plan(&self, world: &World, package: &Package) -> Result<Plan, LoadError>;
 }
 

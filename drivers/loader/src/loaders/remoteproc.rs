@@ -1,10 +1,10 @@
-//! A companion core under Linux's remoteproc: the image lies in `/lib/firmware`, its name is written
-//! into `firmware`, and `state` starts and stops the core.
+//! A companion core under Linux's remoteproc: the image lies in `/lib/firmware`, its name is
+//! written into `firmware`, and `state` starts and stops the core.
 //!
 //! Facts used, of the kernel's `Documentation/ABI/testing/sysfs-class-remoteproc` and
-//! `drivers/remoteproc/remoteproc_sysfs.c`: `firmware` can be written only while the core is offline;
-//! `stop` is taken only in the states running and attached; it succeeds even if somebody else still
-//! needs the core, which then goes on running. Images are ELF files.
+//! `drivers/remoteproc/remoteproc_sysfs.c`: `firmware` can be written only while the core is
+//! offline; `stop` is taken only in the states running and attached; it succeeds even if somebody
+//! else still needs the core, which then goes on running. Images are ELF files.
 
 use super::{Kind, LoadError, Loader, Package, Plan, Way, World, needs, number};
 use crate::plan::{Act, Device, Step};
@@ -13,8 +13,8 @@ use std::time::Duration;
 
 pub const WAY: Way = Way { name: "remoteproc", usage: "remoteproc[:N]", open };
 
-/// The kernel returns from `start` and `stop` when the core has changed its state; some drivers take
-/// a little longer to say so.
+/// The state has changed when the kernel returns from `start` and `stop`; if it has not, somebody
+/// else needs the core or it has crashed at once, and waiting longer would not help.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 struct RemoteProc(u16);

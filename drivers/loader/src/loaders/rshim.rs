@@ -3,11 +3,11 @@
 //!
 //! Facts used, of the driver and its manual (<https://github.com/Mellanox/rshim-user-space>,
 //! `man/rshim.8`, `src/rshim.c`, `src/rshim_fuse.c`): `BOOT_MODE 0` lets the next reset boot from
-//! rshim; `SW_RESET 1` resets the Arm cores; a write to `misc` is one command and must be at offset 0,
-//! so each has the file opened anew. Opening `boot` also sets that mode and resets, unless
-//! `BOOT_RESET_SKIP` was set; the two lines before make the outcome independent of it. Closing `boot`
-//! sets the mode back to 1 (eMMC), whether all was written or not. Boot streams consist of images
-//! with headers (`scripts/mlx-mkbfb`); the boot ROM takes nothing else.
+//! rshim; `SW_RESET 1` resets the Arm cores; a write to `misc` is one command and must be at offset
+//! 0, so each has the file opened anew. Opening `boot` also sets that mode and resets, unless
+//! `BOOT_RESET_SKIP` was set; the two lines before make the outcome independent of it. Closing
+//! `boot` sets the mode back to 1 (eMMC), whether all was written or not. Boot streams consist of
+//! images with headers (`scripts/mlx-mkbfb`).
 
 use super::{Kind, LoadError, Loader, Package, Plan, Way, World, needs, number};
 use crate::plan::{Act, Device, Step};

@@ -32,8 +32,7 @@ pub use key::{Key, KeyId, Secret, Trust};
 
 /// Bytes of a header.
 pub const HEADER_BYTES: usize = size_of::<Head>();
-/// Most bytes of a payload. The largest boot streams (a whole Linux for a DPU) have less than two
-/// GiB.
+/// Most bytes of a payload. Boot streams may carry a whole Linux for a DPU.
 pub const PAYLOAD_MAX: u64 = 4 << 30;
 
 /// What a payload is.

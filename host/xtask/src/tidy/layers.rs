@@ -144,6 +144,7 @@ mod tests {
         assert!(!Layer::Driver.below().contains(&Layer::Driver));
         assert!(!Layer::Driver.below().contains(&Layer::Offload));
         assert!(!Layer::Offload.below().contains(&Layer::Runtime));
+        assert!(!Layer::Offload.below().contains(&Layer::Loader));
         assert!(!Layer::Host.below().contains(&Layer::Board));
         assert!(!Layer::Board.below().contains(&Layer::Host));
     }
