@@ -84,7 +84,7 @@ impl Board for Mps2 {
 
     fn descr(&self) -> Descr {
         let Self { build, rate, .. } = *self;
-        Descr { name: "mps2-cortex-m4", build, fpu: true, rate }
+        Descr { name: "qemu-mps2-cortex-m", build, fpu: true, rate }
     }
 
     fn now(&self) -> Instant {

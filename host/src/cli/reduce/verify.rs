@@ -205,8 +205,9 @@ impl Errors {
 mod tests {
     use super::super::super::args::Ranks;
     use super::super::super::interrupt::Interrupt;
+    use super::super::super::progress::Progress;
     use super::super::buckets::Buckets;
-    use super::super::{ReduceArgs, input, progress::Progress, run};
+    use super::super::{ReduceArgs, input, run};
     use super::*;
     use clap::Parser;
 

@@ -150,6 +150,7 @@ fn doc(project: &Project) -> Result<Outcome> {
 }
 
 fn test(project: &Project) -> Result<Outcome> {
+    install::openssl()?;
     let mut cargo = project.cargo();
     cargo.args(["test", "--locked", "--workspace", "--no-fail-fast"]);
     cargo.args(GPU_DRIVERS.iter().flat_map(|c| ["--exclude", c]));
@@ -224,13 +225,21 @@ fn emulated(project: &Project) -> Result<Outcome> {
         return Ok(Outcome::CannotRun(format!("{error:#}")));
     }
     let images = boards::build_all(project)?;
-    let mut cargo = project.cargo();
-    cargo.env(boards::IMAGES, images).args(["test", "--locked", "--no-fail-fast"]);
-    cargo.args(["--package", "unisono-offload-dpu", "--package", "unisono"]);
-    cargo.args(["--features", "unisono-offload-dpu/boards"]);
-    cargo.args(["--test", "conformance", "--test", "faults", "--test", "serial"]);
-    cargo.args(["--test", "boards"]);
-    counted(&mut cargo, &mut std::io::stdout())
+    let cargo_test = |args: &[&str]| {
+        let mut cargo = project.cargo();
+        cargo.env(boards::IMAGES, &images).args(["test", "--locked", "--no-fail-fast"]).args(args);
+        counted(&mut cargo, &mut std::io::stdout())
+    };
+    let offload = cargo_test(&[
+        "--package=unisono-offload-dpu",
+        "--features=boards",
+        "--test=conformance",
+        "--test=faults",
+        "--test=serial",
+    ])?;
+    let loader = cargo_test(&["--package=unisono-loader", "--features=boards", "--test=qemu"])?;
+    let host = cargo_test(&["--package=unisono", "--test=boards"])?;
+    Ok(both(both(offload, loader), host))
 }
 
 fn bare_metal(project: &Project) -> Result<Outcome> {
