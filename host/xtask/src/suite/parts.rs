@@ -227,7 +227,7 @@ fn emulated(project: &Project) -> Result<Outcome> {
     let mut cargo = project.cargo();
     cargo.env(boards::IMAGES, images).args(["test", "--locked", "--no-fail-fast"]);
     cargo.args(["--package", "unisono-offload-dpu", "--features", "boards"]);
-    cargo.args(["--test", "conformance", "--test", "faults", "--test", "serial"]);
+    cargo.args(["conformance", "faults", "serial", "udp"].iter().flat_map(|t| ["--test", t]));
     counted(&mut cargo, &mut std::io::stdout())
 }
 
