@@ -41,8 +41,7 @@ static FRAMES_OF_CARD: ConstStaticCell<Frames> =
     ConstStaticCell::new([const { [[0; _]; FRAMES] }; 2]);
 static MEMORY: Memory<CALLS, LINKS> = Memory::new();
 static STACK: StaticCell<SharedStack<Nic, SinceOn>> = StaticCell::new();
-static MEMBER: StaticCell<Member<'static, Here, CALLS, WINDOW, MOVES, MEMBERS>> =
-    StaticCell::new();
+static MEMBER: StaticCell<Member<'static, Here, CALLS, WINDOW, MOVES, MEMBERS>> = StaticCell::new();
 
 /// Runs for ever.
 pub fn run() -> ! {

@@ -213,9 +213,8 @@ impl UdpBoard {
 
 /// Ports that nobody has open now.
 fn free_ports(count: u16) -> io::Result<Vec<u16>> {
-    let sockets: Vec<UdpSocket> = (0..count)
-        .map(|_| UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)))
-        .collect::<Result<_, _>>()?;
+    let sockets: Vec<UdpSocket> =
+        (0..count).map(|_| UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))).collect::<Result<_, _>>()?;
     sockets.iter().map(|socket| Ok(socket.local_addr()?.port())).collect()
 }
 
