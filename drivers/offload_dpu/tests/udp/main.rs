@@ -229,7 +229,7 @@ fn strangers_are_not_heard() {
 fn members_whose_address_is_not_known_are_refused() {
     let mut board = UdpBoard::start(&options(MACHINE, 2)).expect("a board");
     let join = Join { epoch: 0, rank: 2, members: 4, next_op: 0 };
-    let problem = board.join::<HostPtr>(join, &[0, 1]).err().expect("no links").problem;
+    let problem = board.join::<HostPtr>(join, &[0, 1]).expect_err("no links").problem;
     assert!(matches!(problem, Problem::Refused(Refusal::NoLink(3))), "{problem}");
     // With all of them it joins, straight and without a proxy.
     let join = Join { members: 3, ..join };
