@@ -73,6 +73,7 @@ fn every_message_fits_and_survives() {
         ToBoard::Status,
         ToBoard::Leave,
         ToBoard::Read { at: 9, bytes: 256 },
+        ToBoard::Peer { rank: 3, at: "10.0.2.2:65535".parse().expect("an address") },
     ] {
         survives(&message, &[]);
     }

@@ -1,5 +1,6 @@
 //! What a board brings.
 
+use core::net::SocketAddrV4;
 use unisono_core::route::Rank;
 use unisono_core::time::Instant;
 use unisono_core::wire::board::Join;
@@ -32,6 +33,10 @@ pub trait Board {
 
     /// Most sources of one fold of such a device.
     fn sources_max(&self) -> u16;
+
+    /// Where a member of the next group is reached over UDP. A board without such links takes no
+    /// notice.
+    fn peer(&mut self, _rank: Rank, _at: SocketAddrV4) {}
 
     /// A link to a member of the group that the board is about to join; `None` if there is no way
     /// to it. The links of the group before are gone.

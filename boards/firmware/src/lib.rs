@@ -8,6 +8,7 @@
 //! * [`duo`]: a device whose work is done by another core;
 //! * [`log`]: the defmt logger, a ring that the super-loop empties;
 //! * `window` (feature): a board behind a memory window;
+//! * `udp` and `virtio` (feature `udp`): such a board whose links go over a network card;
 //! * [`Backoff`]: how a loop waits that has nothing to do;
 //! * [`panicked`]: the last words.
 //!
@@ -24,6 +25,10 @@ mod line;
 pub mod log;
 mod member;
 mod rate;
+#[cfg(feature = "udp")]
+pub mod udp;
+#[cfg(feature = "udp")]
+pub mod virtio;
 #[cfg(feature = "window")]
 pub mod window;
 

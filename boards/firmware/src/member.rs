@@ -48,6 +48,11 @@ impl<'a, B: Board, const C: usize, const W: usize, const R: usize, const P: usiz
         Self { board, line, group: None, rounds: 0 }
     }
 
+    /// What the board is.
+    pub fn descr(&self) -> Descr {
+        self.board.descr()
+    }
+
     /// Does what can be done now; false if there was nothing.
     pub fn step(&mut self) -> bool {
         let mut worked = self.board.turn();
@@ -126,6 +131,10 @@ impl<'a, B: Board, const C: usize, const W: usize, const R: usize, const P: usiz
             }
             ToBoard::Cancel { op_id } => {
                 self.group.as_mut()?.engine.cancel(op_id);
+                return None;
+            }
+            ToBoard::Peer { rank, at } => {
+                self.board.peer(rank, at);
                 return None;
             }
             ToBoard::Status => FromBoard::Status(self.status()),

@@ -4,6 +4,7 @@ use aarch64_rt::{InitialPagetable, Stack, initial_pagetable};
 use core::arch::asm;
 use embedded_hal::delay::DelayNs;
 use unisono_core::time::Instant;
+use unisono_driver::Clock;
 use unisono_link_window::Bus;
 
 /// Blocks of 1 GiB: valid, accessed, not executable.
@@ -54,6 +55,16 @@ pub fn now() -> Instant {
     let (ticks, hz) = (ticks(), hz());
     let nanos = ticks / hz * 1_000_000_000 + ticks % hz * 1_000_000_000 / hz;
     Instant::from_nanos(nanos)
+}
+
+/// The same as a [`Clock`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SinceOn;
+
+impl Clock for SinceOn {
+    fn now(&self) -> Instant {
+        now()
+    }
 }
 
 /// Sleep of this core until its timer wakes it. Interrupts stay masked: one that is pending ends

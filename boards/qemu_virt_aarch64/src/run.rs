@@ -11,14 +11,17 @@ use unisono_driver::HostPtr;
 use unisono_firmware::duo::{Back, Ends, Queues};
 use unisono_firmware::ivshmem::Map;
 use unisono_firmware::window::{WindowBoard, log_pipe};
-use unisono_firmware::{Backoff, Line, Member, Room, add_rate, build_id, panicked};
+use unisono_firmware::{Backoff, Board, Line, Member, Room, add_rate, build_id, panicked};
 use unisono_link_window::{Region, RegionError};
 
-/// Calls in flight, chunks in flight, moves of a route, members.
-const CALLS: usize = 2;
-const WINDOW: usize = 8;
-const MOVES: usize = 20;
-const MEMBERS: usize = 9;
+/// Calls in flight.
+pub const CALLS: usize = 2;
+/// Chunks of a call in flight.
+pub const WINDOW: usize = 8;
+/// Moves of a route.
+pub const MOVES: usize = 20;
+/// Members of a group.
+pub const MEMBERS: usize = 9;
 
 /// The PCI bus: its memory space ends at `0x3eff_0000`.
 const MAP: Map = Map {
@@ -47,7 +50,12 @@ static MEMBER: StaticCell<Member<'static, WindowBoard<Platform>, CALLS, WINDOW, 
     StaticCell::new();
 
 /// Runs for ever; `round` is called once a round.
-pub fn run(mut round: impl FnMut()) -> ! {
+pub fn run(round: impl FnMut()) -> ! {
+    drive(MEMBER.init(Member::new(start(), line())), round)
+}
+
+/// Finds the window and starts the second core: the board with links in its window.
+pub fn start() -> WindowBoard<Platform> {
     let mut backoff = Backoff::new(Sleep::new());
     // SAFETY: the machine's map, and this is the only call.
     let Some(window) = (unsafe { MAP.find_window() }) else { exit(NO_WINDOW) };
@@ -67,12 +75,24 @@ pub fn run(mut round: impl FnMut()) -> ! {
     let platform = Platform::new(ENDS.init(ends), build_id(note()), rate);
     let scratch = (HostPtr::new(SCRATCH.0.get().cast()), SLOTS as u32);
     // SAFETY: the scratch is a static, used here only, with room for `CALLS` calls.
-    let board = match unsafe { WindowBoard::new(platform, region, scratch) } {
+    match unsafe { WindowBoard::new(platform, region, scratch) } {
         Ok(board) => board,
         Err(_) => exit(WINDOW_ABI),
-    };
-    let member = MEMBER.init(Member::new(board, Line::new(ROOM.init(Line::room()))));
-    defmt::info!("started: {=u32} f32 elements/ms", rate);
+    }
+}
+
+/// The line to the host.
+pub fn line() -> Line<'static> {
+    Line::new(ROOM.init(Line::room()))
+}
+
+/// Lets a member work for ever; `round` is called once a round.
+pub fn drive<B: Board>(
+    member: &mut Member<'_, B, CALLS, WINDOW, MOVES, MEMBERS>,
+    mut round: impl FnMut(),
+) -> ! {
+    let mut backoff = Backoff::new(Sleep::new());
+    defmt::info!("started: {=u32} f32 elements/ms", member.descr().rate);
     loop {
         round();
         if member.step() {

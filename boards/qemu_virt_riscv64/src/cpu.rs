@@ -3,6 +3,7 @@
 use core::arch::{asm, global_asm};
 use embedded_hal::delay::DelayNs;
 use unisono_core::time::Instant;
+use unisono_driver::Clock;
 use unisono_link_window::Bus;
 
 global_asm!(
@@ -61,6 +62,16 @@ fn ticks() -> u64 {
 #[must_use]
 pub fn now() -> Instant {
     Instant::from_nanos(ticks().saturating_mul(NANOS_PER_TICK))
+}
+
+/// The same as a [`Clock`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SinceOn;
+
+impl Clock for SinceOn {
+    fn now(&self) -> Instant {
+        now()
+    }
 }
 
 /// Sleep until the timer's alarm. Interrupts stay masked: one that is pending ends the sleep and

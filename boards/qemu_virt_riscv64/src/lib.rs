@@ -18,7 +18,7 @@ mod platform;
 mod run;
 
 pub use platform::Platform;
-pub use run::{panic, run};
+pub use run::{CALLS, MEMBERS, MOVES, WINDOW, drive, line, panic, run, start};
 
 /// Exit code: there is no ivshmem device, or not enough memory space for it.
 pub const NO_WINDOW: i32 = 2;

@@ -10,14 +10,17 @@ use unisono_device_cpu::CpuDevice;
 use unisono_driver::HostPtr;
 use unisono_firmware::ivshmem::Map;
 use unisono_firmware::window::{WindowBoard, log_pipe};
-use unisono_firmware::{Backoff, Line, Member, Room, add_rate, build_id, panicked};
+use unisono_firmware::{Backoff, Board, Line, Member, Room, add_rate, build_id, panicked};
 use unisono_link_window::{Region, RegionError};
 
-/// Calls in flight, chunks in flight, moves of a route, members.
-const CALLS: usize = 2;
-const WINDOW: usize = 8;
-const MOVES: usize = 20;
-const MEMBERS: usize = 9;
+/// Calls in flight.
+pub const CALLS: usize = 2;
+/// Chunks of a call in flight.
+pub const WINDOW: usize = 8;
+/// Moves of a route.
+pub const MOVES: usize = 20;
+/// Members of a group.
+pub const MEMBERS: usize = 9;
 
 /// The PCI bus: its memory space ends at `0x8000_0000`.
 const MAP: Map = Map {
@@ -45,6 +48,11 @@ static MEMBER: StaticCell<Member<'static, WindowBoard<Platform>, CALLS, WINDOW, 
 
 /// Runs for ever.
 pub fn run() -> ! {
+    drive(MEMBER.init(Member::new(start(), line())))
+}
+
+/// Finds the window: the board with links in its window.
+pub fn start() -> WindowBoard<Platform> {
     let mut backoff = Backoff::new(Sleep);
     // SAFETY: the machine's map, and this is the only call.
     let Some(window) = (unsafe { MAP.find_window() }) else { exit(NO_WINDOW) };
@@ -60,12 +68,21 @@ pub fn run() -> ! {
     let platform = Platform::new(build_id(note()), rate);
     let scratch = (HostPtr::new(SCRATCH.0.get().cast()), SLOTS as u32);
     // SAFETY: the scratch is a static, used here only, with room for `CALLS` calls.
-    let board = match unsafe { WindowBoard::new(platform, region, scratch) } {
+    match unsafe { WindowBoard::new(platform, region, scratch) } {
         Ok(board) => board,
         Err(_) => exit(WINDOW_ABI),
-    };
-    let member = MEMBER.init(Member::new(board, Line::new(ROOM.init(Line::room()))));
-    defmt::info!("started: {=u32} f32 elements/ms", rate);
+    }
+}
+
+/// The line to the host.
+pub fn line() -> Line<'static> {
+    Line::new(ROOM.init(Line::room()))
+}
+
+/// Lets a member work for ever.
+pub fn drive<B: Board>(member: &mut Member<'_, B, CALLS, WINDOW, MOVES, MEMBERS>) -> ! {
+    let mut backoff = Backoff::new(Sleep);
+    defmt::info!("started: {=u32} f32 elements/ms", member.descr().rate);
     loop {
         if member.step() {
             backoff.reset();

@@ -20,3 +20,7 @@ pub use socket::UdpPort;
 /// Most bytes of a datagram that Ethernet carries in one piece: 1500 without the headers of IPv4
 /// and UDP.
 pub const ETHERNET: usize = 1472;
+
+/// A board listens for the other members of its group at this port and those after it, one a
+/// member, in the order of their ranks.
+pub const BOARD_PORT: u16 = 7400;

@@ -53,6 +53,21 @@ impl<'a, D: Device, C: Clock> Stack<'a, D, C> {
         &mut self.interface
     }
 
+    /// Opens the local `port`, for as long as the stack lives. The buffers hold what has come in
+    /// and what is to go out: a window of datagrams each. `None` if the port is 0.
+    ///
+    /// # Panics
+    /// If `sockets` is memory that was lent and has no room for one more.
+    pub fn bind(
+        &mut self,
+        port: u16,
+        [receive, send]: [PacketBuffer<'a>; 2],
+    ) -> Option<SocketHandle> {
+        let mut socket = Socket::new(receive, send);
+        socket.bind(port).ok()?;
+        Some(self.sockets.add(socket))
+    }
+
     /// Moves what has come in to the sockets, and out what they have to send.
     pub fn poll(&mut self) {
         let Self { device, clock, interface, sockets } = self;
@@ -65,7 +80,8 @@ fn instant(clock: &impl Clock) -> Instant {
     Instant::from_micros((clock.now().as_nanos() / 1000) as i64)
 }
 
-/// A socket of a [`Stack`], to one peer.
+/// A socket of a [`Stack`], to one peer. The socket stays open when the port is gone: the next port
+/// of that socket may have another peer.
 pub struct StackPort<'s, 'a, D: Device, C> {
     stack: &'s RefCell<Stack<'a, D, C>>,
     socket: SocketHandle,
@@ -74,27 +90,14 @@ pub struct StackPort<'s, 'a, D: Device, C> {
 }
 
 impl<'s, 'a, D: Device, C: Clock> StackPort<'s, 'a, D, C> {
-    /// Opens the local `port` for a peer. The buffers hold what has come in and what is to go out:
-    /// a window of datagrams each. `None` if the port is 0 or the stack is in use.
-    pub fn open(
+    /// A port to `peer` over a socket that [`Stack::bind`] has opened, and that no other port uses.
+    pub const fn new(
         stack: &'s RefCell<Stack<'a, D, C>>,
-        port: u16,
+        socket: SocketHandle,
         peer: IpEndpoint,
         mtu: usize,
-        [receive, send]: [PacketBuffer<'a>; 2],
-    ) -> Option<Self> {
-        let mut socket = Socket::new(receive, send);
-        socket.bind(port).ok()?;
-        let socket = stack.try_borrow_mut().ok()?.sockets.add(socket);
-        Some(Self { stack, socket, peer, mtu })
-    }
-}
-
-impl<D: Device, C> Drop for StackPort<'_, '_, D, C> {
-    fn drop(&mut self) {
-        if let Ok(mut stack) = self.stack.try_borrow_mut() {
-            stack.sockets.remove(self.socket);
-        }
+    ) -> Self {
+        Self { stack, socket, peer, mtu }
     }
 }
 

@@ -119,7 +119,8 @@ impl LinkHarness for Stacks {
         let mut port = |local: u16, peer: u16, side| {
             let peer = IpEndpoint::new(address, peer);
             let buffers = [buffer(), buffer()];
-            let port = StackPort::open(stack, local, peer, ETHERNET, buffers).expect("free");
+            let socket = stack.borrow_mut().bind(local, buffers).expect("a port");
+            let port = StackPort::new(stack, socket, peer, ETHERNET);
             self.seed += 1;
             end(Faulty::new(port, self.faults, self.seed), side, &self.clock)
         };

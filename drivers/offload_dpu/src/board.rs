@@ -32,6 +32,8 @@ pub struct Options {
     pub machine: &'static Machine,
     /// Its image.
     pub image: PathBuf,
+    /// More arguments for the machine.
+    pub args: Vec<String>,
     /// The board has a link for each peer `0..peers`.
     pub peers: u16,
     /// The rings of its links.
@@ -51,6 +53,7 @@ impl Options {
         Self {
             machine,
             image: image.to_owned(),
+            args: Vec::new(),
             peers,
             shape: Shape { channels: 2, units: 64, slots: 16, slot_bytes: 16 << 10 },
             memory: 0,
@@ -163,17 +166,34 @@ impl Board {
         join: Join,
         peers: &[Rank],
     ) -> Result<Vec<WindowLink<M, Coherent>>, Problem> {
-        if std::mem::take(&mut self.member) {
-            self.talk.leave()?;
-        }
+        self.leave()?;
         let mut links = Vec::new();
         for &peer in peers {
             self.region.clear_link(peer)?;
             links.push(WindowLink::new(&self.region, peer, Reading::Copied, Coherent)?);
         }
+        self.enter(join)?;
+        Ok(links)
+    }
+
+    /// Leaves the group that the board is in, if it is in one.
+    pub(crate) fn leave(&mut self) -> Result<(), Problem> {
+        if std::mem::take(&mut self.member) {
+            self.talk.leave()?;
+        }
+        Ok(())
+    }
+
+    /// Makes the board a member; it has left the group before.
+    pub(crate) fn enter(&mut self, join: Join) -> Result<(), Problem> {
         self.talk.join(join)?;
         self.member = true;
-        Ok(links)
+        Ok(())
+    }
+
+    /// The conversation with it.
+    pub(crate) const fn talk(&mut self) -> &mut Talk<Pipes<Coherent>, Keeper> {
+        &mut self.talk
     }
 
     /// Begins a call on the board. Whatever becomes of it, [`Board::finish`] tells.
@@ -250,7 +270,7 @@ impl Board {
         span.map(|s| s.as_ptr()).ok_or_else(|| self.error(Problem::Memory { at, bytes, size }))
     }
 
-    fn error(&self, problem: Problem) -> BoardError {
+    pub(crate) fn error(&self, problem: Problem) -> BoardError {
         BoardError { board: self.name.clone(), problem }
     }
 }
@@ -270,6 +290,7 @@ fn spawn(options: &Options, window: &Path, stderr: &Path, bytes: u64) -> Result<
     let program = options.machine.program().to_owned();
     let start = |error| Problem::Start { program: program.clone(), error };
     let mut command = options.machine.command(&options.image, window, bytes);
+    command.args(&options.args);
     let stderr = File::create(stderr).map_err(start)?;
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
     command.spawn().map_err(start)

@@ -65,6 +65,9 @@ pub enum Problem {
     /// Its machine is gone.
     #[error("it is gone: {0}")]
     Gone(String),
+    /// A socket for its links cannot be had.
+    #[error("no socket for a link to it: {0}")]
+    Socket(std::io::Error),
     /// The line to it is broken.
     #[error("the line to it is broken")]
     Line,

@@ -19,6 +19,8 @@ const TAIL: usize = 400;
 #[derive(Debug, Default)]
 struct Shared {
     stop: AtomicBool,
+    /// `gone` is told.
+    over: AtomicBool,
     gone: Mutex<Option<String>>,
 }
 
@@ -28,6 +30,17 @@ pub struct Keeper {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
     pid: u32,
+}
+
+/// Says whether a board is gone; for links that do not notice it by themselves.
+#[derive(Clone, Debug)]
+pub struct Life(Arc<Shared>);
+
+impl Life {
+    /// Is it gone?
+    pub fn is_over(&self) -> bool {
+        self.0.over.load(Relaxed)
+    }
 }
 
 /// What a board shows of itself beside its process.
@@ -92,6 +105,11 @@ impl Keeper {
         Self { shared, thread: Some(thread), pid }
     }
 
+    /// The board's life.
+    pub fn life(&self) -> Life {
+        Life(self.shared.clone())
+    }
+
     /// Process id of the machine.
     pub const fn pid(&self) -> u32 {
         self.pid
@@ -137,6 +155,7 @@ impl Watch {
             if let Some(why) = why {
                 tracing::error!(board = self.name, "{why}");
                 *shared.gone.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
+                shared.over.store(true, Relaxed);
                 self.signs.close();
                 break;
             }

@@ -5,8 +5,8 @@
 //! it can do ([`Board::identity`]), and refuses what does not fit: another version, another image
 //! than the one that was asked for, no answer in time. [`Board::join`] makes it a member and hands
 //! out the host's ends of its links; [`Board::begin`] and [`Board::finish`] make calls. Boards that
-//! have serial lines instead of a window are in [`serial`]; [`start`] starts either, and
-//! [`AnyBoard`] commands it.
+//! have serial lines instead of a window are in [`serial`], those with a network card beside it in
+//! [`udp`]; [`start`] starts any, and [`AnyBoard`] commands it.
 //!
 //! A thread watches the board: it decodes what the board logs (defmt) into this program's log
 //! (`tracing`, with the board's name and time), and if the board dies or falls silent it closes the
@@ -20,6 +20,7 @@ mod keeper;
 mod machine;
 pub mod serial;
 mod talk;
+pub mod udp;
 
 pub use any::{AnyBoard, BoardLink, Setup, start};
 pub use board::{Board, Options};

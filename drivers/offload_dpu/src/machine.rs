@@ -69,6 +69,14 @@ impl Machine {
         load: ["-device", "loader,cpu-num=0,file={}"],
     };
 
+    /// The same with a network card, for links over UDP.
+    pub const QEMU_AARCH64_UDP: Self =
+        Self { name: "qemu-aarch64-udp", image: "qemu_virt_aarch64_udp", ..Self::QEMU_AARCH64 };
+
+    /// The same with a network card, for links over UDP.
+    pub const QEMU_RISCV64_UDP: Self =
+        Self { name: "qemu-riscv64-udp", image: "qemu_virt_riscv64_udp", ..Self::QEMU_RISCV64 };
+
     /// QEMU's `mps2-an386`: a Cortex-M4 with serial lines and nothing else.
     pub const QEMU_CORTEX_M: Self = Self {
         name: "qemu-cortex-m",

@@ -3,7 +3,9 @@
 use crate::error::Problem;
 use embedded_io::{Read, ReadReady, Write, WriteReady};
 use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddrV4;
 use std::time::{Duration, Instant};
+use unisono_core::route::Rank;
 use unisono_core::wire::board::{
     self, ABI, CONTENT_MAX, Call, FromBoard, Identity, Join, MESSAGE_MAX, Refusal, Status, ToBoard,
 };
@@ -63,6 +65,11 @@ impl<IO: Read + ReadReady + Write + WriteReady, A: Alive> Talk<IO, A> {
             FromBoard::Identity(identity) => Ok(identity),
             _ => Err(Problem::Nonsense { to: "what it is" }),
         }
+    }
+
+    /// Tells where a member of the next group is. There is no answer: joining fails without it.
+    pub fn peer(&mut self, rank: Rank, at: SocketAddrV4) -> Result<(), Problem> {
+        self.say(&ToBoard::Peer { rank, at }, &[])
     }
 
     /// Makes the board a member of a group.

@@ -17,6 +17,7 @@ use crate::machine::Config;
 use crate::route::Rank;
 use crate::schedule::Schedule;
 use crate::time::Instant;
+use core::net::SocketAddrV4;
 use core::time::Duration;
 use heapless::String;
 use serde::{Deserialize, Serialize};
@@ -69,6 +70,14 @@ pub enum ToBoard {
         at: u32,
         /// Bytes, at most [`CONTENT_MAX`].
         bytes: u16,
+    },
+    /// Where a member of the next group is reached over UDP. Has no answer: a board that lacks a
+    /// member's address, or cannot use it, refuses to join.
+    Peer {
+        /// The member's rank.
+        rank: Rank,
+        /// Its address, as the board has to use it.
+        at: SocketAddrV4,
     },
 }
 

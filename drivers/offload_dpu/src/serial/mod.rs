@@ -53,6 +53,13 @@ pub type SerialLink<M> = ReliableLink<
 #[derive(Clone, Copy, Debug)]
 pub struct HostClock(Instant);
 
+impl HostClock {
+    /// A clock that starts now.
+    pub(crate) fn start() -> Self {
+        Self(Instant::now())
+    }
+}
+
 impl Clock for HostClock {
     fn now(&self) -> unisono_core::Instant {
         let nanos = self.0.elapsed().as_nanos();
@@ -146,7 +153,7 @@ impl SerialBoard {
         });
         let mut talk = Talk::new(Stream::new(control), keeper, options.patience);
         let identity = talk.greet(build)?;
-        let clock = HostClock(Instant::now());
+        let clock = HostClock::start();
         let (name, silence) = (options.machine.name.to_owned(), options.silence);
         Ok(Self { name, talk, links, identity, clock, silence, _folder: folder })
     }

@@ -13,7 +13,7 @@ use world::data::{call, expected, inputs, job};
 use world::{WindowWorld, options};
 
 /// Elements: none, fewer than ranks, a few chunks with a rest.
-const SIZES: Sizes = Sizes { counts: [0, 1, 1500], chunk: 256, window: 3 };
+const SIZES: Sizes = Sizes { counts: [0, 1, 1500], chunk: 256, window: 3, step: 1 };
 const MEMORY: u32 = 1 << 18;
 
 fn start(machine: &'static Machine, peers: u16) -> Board {

@@ -16,7 +16,7 @@ use world::data::{call, check, inputs, job};
 use world::{Job, PATIENCE, SerialWorld};
 
 /// Elements: none, fewer than ranks, a few chunks with a rest.
-const SIZES: Sizes = Sizes { counts: [0, 1, 150], chunk: 64, window: 2 };
+const SIZES: Sizes = Sizes { counts: [0, 1, 150], chunk: 64, window: 2, step: 1 };
 
 fn options() -> Options {
     let machine = &Machine::QEMU_CORTEX_M;

@@ -11,6 +11,8 @@ pub struct Sizes {
     pub counts: [u64; 3],
     pub chunk: u64,
     pub window: u16,
+    /// Each kind is called with every so many-th type and operator.
+    pub step: usize,
 }
 
 /// Every type and operator that the board states, and `None` for collectives that do not reduce.
@@ -25,7 +27,7 @@ fn types(board: &impl AnyBoard, kind: Kind) -> Vec<(DType, Option<ReduceOp>)> {
     pairs.filter(|(dtype, op)| op.is_some_and(|op| op.supports(*dtype))).collect()
 }
 
-/// Every kind that the schedule has, with every type, by some counts, in place and not.
+/// Every kind that the schedule has, with types, by some counts, in place and not.
 pub fn all_of<B: AnyBoard, const C: usize>(
     world: &mut World<B, C>,
     ranks: u16,
@@ -34,7 +36,7 @@ pub fn all_of<B: AnyBoard, const C: usize>(
 ) -> usize {
     let mut calls = 0;
     for kind in Kind::ALL.into_iter().filter(|&k| schedule.supports(k, ranks)) {
-        for (dtype, op) in types(&world.board, kind) {
+        for (dtype, op) in types(&world.board, kind).into_iter().step_by(sizes.step) {
             let canonical = |op| Order::Canonical.permits(schedule, kind, ranks, op, dtype);
             if !op.is_none_or(canonical) {
                 continue;

@@ -136,7 +136,7 @@ fn clippy(project: &Project) -> Result<Outcome> {
     host.args(["clippy", "--locked", "--workspace", "--all-targets", "--all-features"]);
     cmd::run(host.args(["--", "-D", "warnings"]))?;
     let mut boards = project.cargo();
-    boards.current_dir(project.boards()).args(["clippy", "--locked"]);
+    boards.current_dir(project.boards()).args(["clippy", "--locked", "--all-features"]);
     boards.args(BOARDS_ON_HOST.iter().flat_map(|b| ["--package", b]));
     boards.arg("--target-dir").arg(project.target.join("boards"));
     cmd::run(boards.args(["--", "-D", "warnings"])).map(one)
@@ -236,6 +236,7 @@ fn emulated(project: &Project) -> Result<Outcome> {
         "--test=conformance",
         "--test=faults",
         "--test=serial",
+        "--test=udp",
     ])?;
     let loader = cargo_test(&["--package=unisono-loader", "--features=boards", "--test=qemu"])?;
     let host = cargo_test(&["--package=unisono", "--test=boards"])?;
