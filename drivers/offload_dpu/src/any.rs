@@ -4,6 +4,7 @@ use crate::board::{self, Board};
 use crate::error::BoardError;
 use crate::machine::{Line, Machine};
 use crate::serial::{self, SerialBoard, SerialLink};
+use crate::udp::{UdpBoard, UdpLink};
 use std::path::Path;
 use std::time::Duration;
 use unisono_core::route::Rank;
@@ -13,7 +14,8 @@ use unisono_driver::{Either, HostPtr};
 use unisono_link_window::{Coherent, WindowLink};
 
 /// The host's end of a link to a board of any kind.
-pub type BoardLink = Either<WindowLink<HostPtr, Coherent>, SerialLink<HostPtr>>;
+pub type BoardLink =
+    Either<WindowLink<HostPtr, Coherent>, Either<SerialLink<HostPtr>, UdpLink<HostPtr>>>;
 
 /// A board that runs. See [`Board`] for what the calls mean and what can go wrong.
 pub trait AnyBoard: Send {
@@ -69,8 +71,9 @@ pub trait AnyBoard: Send {
     fn read(&mut self, at: u32, bytes: &mut [u8]) -> Result<(), BoardError>;
 }
 
+/// `$calls`: what makes the calls of a board, which is not always what makes its links.
 macro_rules! any_board {
-    ($board:ty, $link:path, $packets:literal) => {
+    ($board:ty, $link:expr, $packets:literal, $this:ident => $calls:expr) => {
         impl AnyBoard for $board {
             fn identity(&self) -> &Identity {
                 self.identity()
@@ -89,15 +92,18 @@ macro_rules! any_board {
             }
 
             fn begin(&mut self, call: &Call) -> Result<(), BoardError> {
-                self.begin(call)
+                let $this = self;
+                $calls.begin(call)
             }
 
             fn cancel(&mut self, op_id: u64) -> Result<(), BoardError> {
-                self.cancel(op_id)
+                let $this = self;
+                $calls.cancel(op_id)
             }
 
             fn poll(&mut self, op_id: u64) -> Result<Option<Result<(), Abort>>, BoardError> {
-                self.poll(op_id)
+                let $this = self;
+                $calls.poll(op_id)
             }
 
             fn finish(
@@ -105,22 +111,26 @@ macro_rules! any_board {
                 op_id: u64,
                 patience: Duration,
             ) -> Result<Result<(), Abort>, BoardError> {
-                self.finish(op_id, patience)
+                let $this = self;
+                $calls.finish(op_id, patience)
             }
 
             fn write(&mut self, at: u32, bytes: &[u8]) -> Result<(), BoardError> {
-                self.write(at, bytes)
+                let $this = self;
+                $calls.write(at, bytes)
             }
 
             fn read(&mut self, at: u32, bytes: &mut [u8]) -> Result<(), BoardError> {
-                self.read(at, bytes)
+                let $this = self;
+                $calls.read(at, bytes)
             }
         }
     };
 }
 
-any_board!(Board, Either::A, false);
-any_board!(SerialBoard, Either::B, true);
+any_board!(Board, Either::A, false, board => board);
+any_board!(SerialBoard, |link| Either::B(Either::A(link)), true, board => board);
+any_board!(UdpBoard, |link| Either::B(Either::B(link)), true, board => board.board());
 
 /// What a group needs of a board when it is started.
 #[derive(Clone, Copy, Debug)]
@@ -151,6 +161,11 @@ pub fn start(
             let mut options = board::Options::new(machine, image, peers);
             (options.memory, options.patience, options.silence) = (memory, patience, silence);
             Ok(Box::new(Board::start(&options)?))
+        }
+        Line::Udp => {
+            let mut options = board::Options::new(machine, image, peers);
+            (options.memory, options.patience, options.silence) = (memory, patience, silence);
+            Ok(Box::new(UdpBoard::start(&options)?))
         }
         Line::Serial => {
             let mut options = serial::Options::new(machine, image);

@@ -17,6 +17,8 @@ pub struct Machine {
     /// ELF machine number of its images.
     pub(crate) elf: u16,
     program: &'static str,
+    /// Debian's package of that.
+    pub package: &'static str,
     args: &'static [&'static str],
     /// How the image is loaded; `{}` is its path.
     load: [&'static str; 2],
@@ -29,6 +31,8 @@ pub(crate) enum Line {
     Window,
     /// Serial lines.
     Serial,
+    /// A window of memory, and a network card for the links.
+    Udp,
 }
 
 /// What all of QEMU's machines get: no screen, no network, exit codes by semihosting.
@@ -52,6 +56,7 @@ impl Machine {
         line: Line::Window,
         elf: object::elf::EM_AARCH64.0,
         program: "qemu-system-aarch64",
+        package: "qemu-system-arm",
         args: &["-M", "virt", "-cpu", "cortex-a72", "-smp", "2", "-m", "128M"],
         load: ["-kernel", "{}"],
     };
@@ -65,17 +70,28 @@ impl Machine {
         line: Line::Window,
         elf: object::elf::EM_RISCV.0,
         program: "qemu-system-riscv64",
+        package: "qemu-system-misc",
         args: &["-M", "virt", "-cpu", "rv64,f=off,d=off", "-bios", "none", "-m", "128M"],
         load: ["-device", "loader,cpu-num=0,file={}"],
     };
 
     /// The same with a network card, for links over UDP.
-    pub const QEMU_AARCH64_UDP: Self =
-        Self { name: "qemu-aarch64-udp", image: "qemu_virt_aarch64_udp", ..Self::QEMU_AARCH64 };
+    pub const QEMU_AARCH64_UDP: Self = Self {
+        name: "qemu-aarch64-udp",
+        image: "qemu_virt_aarch64_udp",
+        about: "two Cortex-A72 under QEMU, links over UDP",
+        line: Line::Udp,
+        ..Self::QEMU_AARCH64
+    };
 
     /// The same with a network card, for links over UDP.
-    pub const QEMU_RISCV64_UDP: Self =
-        Self { name: "qemu-riscv64-udp", image: "qemu_virt_riscv64_udp", ..Self::QEMU_RISCV64 };
+    pub const QEMU_RISCV64_UDP: Self = Self {
+        name: "qemu-riscv64-udp",
+        image: "qemu_virt_riscv64_udp",
+        about: "one rv64imac hart under QEMU, no FPU, links over UDP",
+        line: Line::Udp,
+        ..Self::QEMU_RISCV64
+    };
 
     /// QEMU's `mps2-an386`: a Cortex-M4 with serial lines and nothing else.
     pub const QEMU_CORTEX_M: Self = Self {
@@ -85,13 +101,19 @@ impl Machine {
         line: Line::Serial,
         elf: object::elf::EM_ARM.0,
         program: "qemu-system-arm",
+        package: "qemu-system-arm",
         args: &["-M", "mps2-an386"],
         load: ["-kernel", "{}"],
     };
 
     /// All of them.
-    pub const ALL: [&'static Self; 3] =
-        [&Self::QEMU_AARCH64, &Self::QEMU_RISCV64, &Self::QEMU_CORTEX_M];
+    pub const ALL: [&'static Self; 5] = [
+        &Self::QEMU_AARCH64,
+        &Self::QEMU_AARCH64_UDP,
+        &Self::QEMU_RISCV64,
+        &Self::QEMU_RISCV64_UDP,
+        &Self::QEMU_CORTEX_M,
+    ];
 
     /// The machine of this name.
     #[must_use]

@@ -142,6 +142,12 @@ impl UdpBoard {
         self.board.identity()
     }
 
+    /// Process id of its machine.
+    #[must_use]
+    pub const fn pid(&self) -> u32 {
+        self.board.pid()
+    }
+
     /// Makes the board a member of a group; returns this side's ends of its links to `peers`, in
     /// their order: all members but the board. Ends of an earlier group must be gone.
     ///

@@ -8,38 +8,25 @@ use std::path::Path;
 use std::time::Duration;
 use unisono_core::wire::board::Identity;
 use unisono_core::{DType, ReduceOp};
-use unisono_offload_dpu::{Board, Machine, Options, serial};
+use unisono_offload_dpu::{Machine, Setup, start};
 
-pub const WAY: Way =
-    Way { name: "qemu", usage: "qemu:aarch64, qemu:riscv64 or qemu:cortex-m", open };
-
-/// How a machine's board is reached.
-enum Line {
-    Window,
-    Serial,
-}
-
-/// All machines that can be started, and the Debian package of each.
-const MACHINES: [(&Machine, Line, &str); 3] = [
-    (&Machine::QEMU_AARCH64, Line::Window, "qemu-system-arm"),
-    (&Machine::QEMU_RISCV64, Line::Window, "qemu-system-misc"),
-    (&Machine::QEMU_CORTEX_M, Line::Serial, "qemu-system-arm"),
-];
+pub const WAY: Way = Way {
+    name: "qemu",
+    usage: "qemu:aarch64, qemu:riscv64 (-udp: with a network card) or qemu:cortex-m",
+    open,
+};
 
 /// How long a board may take to answer. An emulated one shares the machine with whatever else runs.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 struct Qemu {
     machine: &'static Machine,
-    debian: &'static str,
 }
 
 fn open(rest: Option<&str>) -> Result<Box<dyn Loader>, String> {
-    let named = |name: &str| {
-        MACHINES.iter().find(|(machine, ..)| machine.name.strip_prefix("qemu-") == Some(name))
-    };
-    let (machine, _, debian) = rest.and_then(named).ok_or("no such machine")?;
-    Ok(Box::new(Qemu { machine, debian }))
+    let named = |name: &str| Machine::named(&format!("qemu-{name}"));
+    let machine = rest.and_then(named).ok_or("no such machine")?;
+    Ok(Box::new(Qemu { machine }))
 }
 
 /// A board's name is the one that it calls itself; its image's file has `_` for `-`.
@@ -49,7 +36,7 @@ fn board_of(machine: &Machine) -> String {
 
 impl Loader for Qemu {
     fn plan(&self, _: &World, package: &Package) -> Result<Plan, LoadError> {
-        let Self { machine, debian } = *self;
+        let Self { machine } = *self;
         let to = machine.name.replacen('-', ":", 1);
         needs(&to, package, Kind::Elf, "QEMU loads ELF files")?;
         package.must_be_for(&board_of(machine))?;
@@ -58,7 +45,7 @@ impl Loader for Qemu {
         } else {
             Device::Missing {
                 what: format!("the program {} does not start", machine.program()),
-                help: format!("install QEMU; Debian's package is {debian}"),
+                help: format!("install QEMU; Debian's package is {}", machine.package),
             }
         };
         let name = machine.image.to_owned();
@@ -78,22 +65,13 @@ pub fn boot(
     image: &Path,
     package: &Package,
 ) -> Result<Vec<String>, String> {
-    let serial =
-        MACHINES.iter().any(|(m, line, _)| m.name == machine.name && matches!(line, Line::Serial));
-    let identity = if serial {
-        let mut options = serial::Options::new(machine, image);
-        (options.patience, options.silence) = (PATIENCE, PATIENCE);
-        serial::SerialBoard::start(&options).map(|board| board.identity().clone())
-    } else {
-        let mut options = Options::new(machine, image, 1);
-        (options.patience, options.silence) = (PATIENCE, PATIENCE);
-        Board::start(&options).map(|board| board.identity().clone())
-    };
-    let identity = identity.map_err(|error| error.to_string())?;
+    let setup = Setup { peers: 1, memory: 0, patience: PATIENCE, silence: PATIENCE };
+    let board = start(machine, image, setup).map_err(|error| error.to_string())?;
+    let identity = board.identity();
     if identity.name != package.board() {
         return Err(format!("the board calls itself {}, not {}", identity.name, package.board()));
     }
-    Ok(describe(&identity))
+    Ok(describe(identity))
 }
 
 /// What a board is, in words.

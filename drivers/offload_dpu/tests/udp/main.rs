@@ -13,13 +13,13 @@ use unisono_core::schedule::Owners;
 use unisono_core::wire::board::{Call, Identity, Join, Refusal};
 use unisono_core::wire::frame::Abort;
 use unisono_core::{Kind, Schedule};
-use unisono_driver::HostPtr;
-use unisono_offload_dpu::udp::{UdpBoard, UdpLink, Way};
-use unisono_offload_dpu::{BoardError, Machine, Problem};
+use unisono_driver::{Either, HostPtr};
+use unisono_offload_dpu::udp::{UdpBoard, Way};
+use unisono_offload_dpu::{AnyBoard, BoardError, BoardLink, Machine, Problem};
 use unisono_testkit::packet::{Chance, Faults};
 use world::all::{Sizes, all_of};
 use world::data::{call, check, inputs, job};
-use world::{AnyBoard, World, options};
+use world::{World, options};
 
 const MACHINE: &Machine = &Machine::QEMU_AARCH64_UDP;
 const MEMORY: u32 = 1 << 18;
@@ -55,9 +55,19 @@ impl Relayed {
 }
 
 impl AnyBoard for Relayed {
-    type Link = UdpLink<HostPtr>;
+    fn identity(&self) -> &Identity {
+        self.board.identity()
+    }
 
-    fn join(&mut self, join: Join, peers: &[u16]) -> Result<Vec<Self::Link>, BoardError> {
+    fn pid(&self) -> u32 {
+        self.board.pid()
+    }
+
+    fn has_packets(&self) -> bool {
+        true
+    }
+
+    fn join(&mut self, join: Join, peers: &[u16]) -> Result<Vec<BoardLink>, BoardError> {
         self.stop();
         let (faults, mut pairs) = (self.faults, Vec::new());
         let links = self.board.join_by(join, peers, |rank, board| {
@@ -66,27 +76,31 @@ impl AnyBoard for Relayed {
             Ok(way)
         });
         self.relay = Some(Relay::start(pairs));
-        links
+        Ok(links?.into_iter().map(|link| Either::B(Either::B(link))).collect())
     }
 
     fn begin(&mut self, call: &Call) -> Result<(), BoardError> {
-        self.board.board().begin(call)
+        AnyBoard::begin(&mut self.board, call)
+    }
+
+    fn cancel(&mut self, op_id: u64) -> Result<(), BoardError> {
+        AnyBoard::cancel(&mut self.board, op_id)
+    }
+
+    fn poll(&mut self, op_id: u64) -> Result<Option<Result<(), Abort>>, BoardError> {
+        AnyBoard::poll(&mut self.board, op_id)
     }
 
     fn finish(&mut self, op_id: u64, patience: Duration) -> Result<Result<(), Abort>, BoardError> {
-        self.board.board().finish(op_id, patience)
+        AnyBoard::finish(&mut self.board, op_id, patience)
     }
 
-    fn write(&mut self, at: usize, bytes: &[u8]) -> Result<(), BoardError> {
-        self.board.board().write(at as u64, bytes)
+    fn write(&mut self, at: u32, bytes: &[u8]) -> Result<(), BoardError> {
+        AnyBoard::write(&mut self.board, at, bytes)
     }
 
-    fn read(&mut self, at: usize, bytes: &mut [u8]) -> Result<(), BoardError> {
-        self.board.board().read(at as u64, bytes)
-    }
-
-    fn identity(&self) -> &Identity {
-        self.board.identity()
+    fn read(&mut self, at: u32, bytes: &mut [u8]) -> Result<(), BoardError> {
+        AnyBoard::read(&mut self.board, at, bytes)
     }
 }
 
