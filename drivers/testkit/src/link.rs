@@ -288,15 +288,28 @@ fn payloads_before<H: LinkHarness>(
     let mut got = vec![0; payload.len()];
     wait(h, a, b, "the frame after what was withdrawn", |_, b| {
         let incoming = b.poll_frame(0).expect("the link is open")?;
-        if !matches!(incoming.payload, Arrived::Stream) {
-            assert_eq!(incoming.header, *last);
-            b.take(0);
-            return Some(());
-        }
-        let into = Mem::<H>::from_ptr(got.as_mut_ptr());
-        // SAFETY: `got` is as long as the payload.
-        if !unsafe { b.receive(0, Some(into)) }.expect("intact") {
-            return None;
+        match incoming.payload {
+            Arrived::Stream => {
+                let into = Mem::<H>::from_ptr(got.as_mut_ptr());
+                // SAFETY: `got` is as long as the payload.
+                if !unsafe { b.receive(0, Some(into)) }.expect("intact") {
+                    return None;
+                }
+            }
+            Arrived::Span { mem, handle, .. } => {
+                b.take(0);
+                assert!(b.enter(0, handle), "what was copied is not withdrawn");
+                // SAFETY: entered, and as long as the payload.
+                let from = unsafe { std::slice::from_raw_parts(mem.as_ptr(), payload.len()) };
+                got.copy_from_slice(from);
+                b.exit(0, handle);
+                b.release(0, handle);
+            }
+            _ => {
+                assert_eq!(incoming.header, *last);
+                b.take(0);
+                return Some(());
+            }
         }
         assert_eq!(got, payload);
         whole += 1;
