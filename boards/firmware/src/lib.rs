@@ -8,6 +8,7 @@
 //! * [`duo`]: a device whose work is done by another core;
 //! * [`log`]: the defmt logger, a ring that the super-loop empties;
 //! * `window` (feature): a board behind a memory window;
+//! * [`probe`]: what a counter of instructions looks at;
 //! * [`Backoff`]: how a loop waits that has nothing to do;
 //! * [`panicked`]: the last words.
 //!
@@ -23,6 +24,7 @@ pub mod ivshmem;
 mod line;
 pub mod log;
 mod member;
+pub mod probe;
 mod rate;
 #[cfg(feature = "window")]
 pub mod window;
@@ -32,4 +34,4 @@ pub use board::{Board, Descr, build_id};
 pub use line::{Line, Room};
 pub use log::panicked;
 pub use member::Member;
-pub use rate::add_rate;
+pub use rate::Rates;

@@ -11,7 +11,7 @@ use unisono_driver::HostPtr;
 use unisono_firmware::duo::{Back, Ends, Queues};
 use unisono_firmware::ivshmem::Map;
 use unisono_firmware::window::{WindowBoard, log_pipe};
-use unisono_firmware::{Backoff, Line, Member, Room, add_rate, build_id, panicked};
+use unisono_firmware::{Backoff, Line, Member, Rates, Room, build_id, panicked};
 use unisono_link_window::{Region, RegionError};
 
 /// Calls in flight, chunks in flight, moves of a route, members.
@@ -59,12 +59,12 @@ pub fn run(mut round: impl FnMut()) -> ! {
         }
     };
     REGION.call_once(|| region.clone());
-    let rate = add_rate(&mut CpuDevice::new(), cpu::now);
+    let rates = Rates::measure(&mut CpuDevice::new(), cpu::now);
     let (ends, back) = QUEUES.init(Queues::new()).split();
     if !cpu::start_second(move || fold(back)) {
         exit(NO_SECOND_CORE);
     }
-    let platform = Platform::new(ENDS.init(ends), build_id(note()), rate);
+    let platform = Platform::new(ENDS.init(ends), build_id(note()), rates);
     let scratch = (HostPtr::new(SCRATCH.0.get().cast()), SLOTS as u32);
     // SAFETY: the scratch is a static, used here only, with room for `CALLS` calls.
     let board = match unsafe { WindowBoard::new(platform, region, scratch) } {
@@ -72,7 +72,7 @@ pub fn run(mut round: impl FnMut()) -> ! {
         Err(_) => exit(WINDOW_ABI),
     };
     let member = MEMBER.init(Member::new(board, Line::new(ROOM.init(Line::room()))));
-    defmt::info!("started: {=u32} f32 elements/ms", rate);
+    defmt::info!("started: {=u32} f32 elements/ms", rates.adds);
     loop {
         round();
         if member.step() {

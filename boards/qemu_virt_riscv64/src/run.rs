@@ -10,7 +10,7 @@ use unisono_device_cpu::CpuDevice;
 use unisono_driver::HostPtr;
 use unisono_firmware::ivshmem::Map;
 use unisono_firmware::window::{WindowBoard, log_pipe};
-use unisono_firmware::{Backoff, Line, Member, Room, add_rate, build_id, panicked};
+use unisono_firmware::{Backoff, Line, Member, Rates, Room, build_id, panicked};
 use unisono_link_window::{Region, RegionError};
 
 /// Calls in flight, chunks in flight, moves of a route, members.
@@ -56,8 +56,8 @@ pub fn run() -> ! {
         }
     };
     REGION.call_once(|| region.clone());
-    let rate = add_rate(&mut CpuDevice::new(), cpu::now);
-    let platform = Platform::new(build_id(note()), rate);
+    let rates = Rates::measure(&mut CpuDevice::new(), cpu::now);
+    let platform = Platform::new(build_id(note()), rates);
     let scratch = (HostPtr::new(SCRATCH.0.get().cast()), SLOTS as u32);
     // SAFETY: the scratch is a static, used here only, with room for `CALLS` calls.
     let board = match unsafe { WindowBoard::new(platform, region, scratch) } {
@@ -65,7 +65,7 @@ pub fn run() -> ! {
         Err(_) => exit(WINDOW_ABI),
     };
     let member = MEMBER.init(Member::new(board, Line::new(ROOM.init(Line::room()))));
-    defmt::info!("started: {=u32} f32 elements/ms", rate);
+    defmt::info!("started: {=u32} f32 elements/ms", rates.adds);
     loop {
         if member.step() {
             backoff.reset();

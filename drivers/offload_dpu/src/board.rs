@@ -32,6 +32,8 @@ pub struct Options {
     pub machine: &'static Machine,
     /// Its image.
     pub image: PathBuf,
+    /// More arguments for the machine.
+    pub args: Vec<String>,
     /// The board has a link for each peer `0..peers`.
     pub peers: u16,
     /// The rings of its links.
@@ -51,6 +53,7 @@ impl Options {
         Self {
             machine,
             image: image.to_owned(),
+            args: Vec::new(),
             peers,
             shape: Shape { channels: 2, units: 64, slots: 16, slot_bytes: 16 << 10 },
             memory: 0,
@@ -261,7 +264,7 @@ fn folder() -> std::io::Result<TempDir> {
 fn spawn(options: &Options, window: &Path, stderr: &Path, bytes: u64) -> Result<Child, Problem> {
     let program = options.machine.program().to_owned();
     let start = |error| Problem::Start { program: program.clone(), error };
-    let mut command = options.machine.command(&options.image, window, bytes);
+    let mut command = options.machine.command(&options.image, window, bytes, &options.args);
     let stderr = File::create(stderr).map_err(start)?;
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
     command.spawn().map_err(start)

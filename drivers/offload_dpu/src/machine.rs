@@ -14,8 +14,16 @@ pub struct Machine {
     pub(crate) elf: u16,
     program: &'static str,
     args: &'static [&'static str],
-    /// How the image is loaded; `{}` is its path.
-    load: [&'static str; 2],
+    load: Load,
+}
+
+/// How a machine gets its image.
+#[derive(Debug)]
+enum Load {
+    /// It is a machine of its own, with an option that names the image: `{}` is its path.
+    Option([&'static str; 2]),
+    /// It runs programs of Linux: the image is one, and the window its argument.
+    Program,
 }
 
 /// What all of QEMU's machines get: no screen, no network, exit codes by semihosting.
@@ -38,7 +46,7 @@ impl Machine {
         elf: object::elf::EM_AARCH64.0,
         program: "qemu-system-aarch64",
         args: &["-M", "virt", "-cpu", "cortex-a72", "-smp", "2", "-m", "128M"],
-        load: ["-kernel", "{}"],
+        load: Load::Option(["-kernel", "{}"]),
     };
 
     /// QEMU's riscv64 `virt` machine, whose image uses neither floating-point registers nor
@@ -49,7 +57,7 @@ impl Machine {
         elf: object::elf::EM_RISCV.0,
         program: "qemu-system-riscv64",
         args: &["-M", "virt", "-cpu", "rv64,f=off,d=off", "-bios", "none", "-m", "128M"],
-        load: ["-device", "loader,cpu-num=0,file={}"],
+        load: Load::Option(["-device", "loader,cpu-num=0,file={}"]),
     };
 
     /// QEMU's `mps2-an386`: a Cortex-M4 with serial lines and nothing else.
@@ -59,11 +67,22 @@ impl Machine {
         elf: object::elf::EM_ARM.0,
         program: "qemu-system-arm",
         args: &["-M", "mps2-an386"],
-        load: ["-kernel", "{}"],
+        load: Load::Option(["-kernel", "{}"]),
+    };
+
+    /// A program for the Arm Linux of a DPU, on QEMU's Cortex-A72 without a machine around it.
+    pub const LINUX_AARCH64: Self = Self {
+        name: "linux-aarch64",
+        image: "dpu_linux",
+        elf: object::elf::EM_AARCH64.0,
+        program: "qemu-aarch64",
+        args: &["-cpu", "cortex-a72"],
+        load: Load::Program,
     };
 
     /// Those behind a window.
-    pub const ALL: [&'static Self; 2] = [&Self::QEMU_AARCH64, &Self::QEMU_RISCV64];
+    pub const ALL: [&'static Self; 3] =
+        [&Self::QEMU_AARCH64, &Self::QEMU_RISCV64, &Self::LINUX_AARCH64];
 
     /// The machine of this name.
     #[must_use]
@@ -85,10 +104,22 @@ impl Machine {
         command.stderr(std::process::Stdio::null()).status().is_ok_and(|s| s.success())
     }
 
-    /// Runs an image with a window that is the file `window`.
-    pub(crate) fn command(&self, image: &Path, window: &Path, bytes: u64) -> Command {
+    /// Runs an image with a window that is the file `window`, and with more arguments for the
+    /// machine.
+    pub(crate) fn command(
+        &self,
+        image: &Path,
+        window: &Path,
+        bytes: u64,
+        more: &[String],
+    ) -> Command {
         let mut command = Command::new(self.program);
-        command.args(self.args).args(QEMU);
+        command.args(self.args).args(more);
+        if matches!(self.load, Load::Program) {
+            command.arg(image).arg(window);
+            return command;
+        }
+        command.args(QEMU);
         let path = window.display();
         command.args(["-serial", "none", "-object"]);
         command.arg(format!("memory-backend-file,id=window,size={bytes},mem-path={path},share=on"));
@@ -98,8 +129,9 @@ impl Machine {
     }
 
     fn load(&self, command: &mut Command, image: &Path) {
-        let [option, value] = self.load;
-        command.arg(option).arg(value.replace("{}", &image.display().to_string()));
+        if let Load::Option([option, value]) = self.load {
+            command.arg(option).arg(value.replace("{}", &image.display().to_string()));
+        }
     }
 
     /// Runs an image whose UARTs are these sockets, in their order.
