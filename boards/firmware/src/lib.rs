@@ -24,6 +24,8 @@ pub mod ivshmem;
 mod line;
 pub mod log;
 mod member;
+#[cfg(all(target_arch = "aarch64", target_os = "none"))]
+mod memory;
 pub mod probe;
 mod rate;
 #[cfg(feature = "window")]
