@@ -1,6 +1,7 @@
 //! The envelope that frames and control messages share: see the layout in [`crate::wire`].
 
 use super::crc::crc32c;
+use crate::bytes::copy;
 use serde::{Deserialize, Serialize};
 
 /// Version of the format that this build writes, and the only one it reads.
@@ -62,8 +63,8 @@ pub(super) fn write_head<T: Serialize>(
 /// Appends payload and checksum to the `head` bytes already in `out`; returns the message's length.
 pub(super) fn seal(head: usize, payload: &[u8], out: &mut [u8]) -> Result<usize, EncodeError> {
     let end = head.checked_add(payload.len()).ok_or(EncodeError::Room)?;
-    out.get_mut(head..end).ok_or(EncodeError::Room)?.copy_from_slice(payload);
-    let (message, rest) = out.split_at_mut(end);
+    copy(out.get_mut(head..end).ok_or(EncodeError::Room)?, payload);
+    let (message, rest) = out.split_at_mut_checked(end).ok_or(EncodeError::Room)?;
     let trailer = rest.first_chunk_mut::<TRAILER>().ok_or(EncodeError::Room)?;
     *trailer = crc32c(message).to_le_bytes();
     Ok(end + TRAILER)
