@@ -1,7 +1,7 @@
 //! The system calls that the member needs, and where it begins.
 
 use core::arch::asm;
-use core::ffi::{CStr, c_int};
+use core::ffi::{CStr, c_char, c_int};
 use core::ptr::NonNull;
 use embedded_hal::delay::DelayNs;
 use linux_raw_sys::general::{
@@ -73,7 +73,7 @@ unsafe fn call(number: u32, args: [usize; 6]) -> Result<usize, Errno> {
 pub unsafe fn first_argument(stack: *const usize) -> Option<&'static CStr> {
     // SAFETY: there lies the number of arguments, then a pointer to each, the program's name first;
     // they stay.
-    unsafe { (*stack > 1).then(|| CStr::from_ptr(stack.add(2).cast::<*const core::ffi::c_char>().read())) }
+    unsafe { (*stack > 1).then(|| CStr::from_ptr(stack.add(2).cast::<*const c_char>().read())) }
 }
 
 /// Maps a whole file, to be shared with whoever else maps it.
