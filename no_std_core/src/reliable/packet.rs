@@ -18,7 +18,7 @@
 //! ```
 
 use super::Side;
-use crate::bytes::copy;
+use crate::bytes::{copy, split_last};
 use crate::wire::{DecodeError, EncodeError, VERSION, crc32c};
 
 const MAGIC: u8 = 0xa9;
@@ -106,7 +106,7 @@ pub fn encode(packet: &Packet<'_>, out: &mut [u8]) -> Result<usize, EncodeError>
 /// # Errors
 /// See [`DecodeError`]. The checksum is looked at before anything but magic and version.
 pub fn decode(packet: &[u8]) -> Result<Packet<'_>, DecodeError> {
-    let (content, crc) = packet.split_last_chunk::<CRC>().ok_or(DecodeError::Truncated)?;
+    let (content, crc) = split_last::<CRC>(packet).ok_or(DecodeError::Truncated)?;
     let (header, bytes) = content.split_first_chunk::<HEADER>().ok_or(DecodeError::Truncated)?;
     let [magic, theirs, flags, credit] = *header.first_chunk().ok_or(DecodeError::Truncated)?;
     if magic != MAGIC {

@@ -1,7 +1,7 @@
 //! The envelope that frames and control messages share: see the layout in [`crate::wire`].
 
 use super::crc::crc32c;
-use crate::bytes::copy;
+use crate::bytes::{copy, split_last};
 use serde::{Deserialize, Serialize};
 
 /// Version of the format that this build writes, and the only one it reads.
@@ -103,7 +103,7 @@ pub(super) fn open<'a, T: Deserialize<'a>>(
 ) -> Result<(T, &'a [u8]), DecodeError> {
     let prefix = message.first_chunk::<PREFIX>().ok_or(DecodeError::Truncated)?;
     let end = head_len(magic, *prefix)?;
-    let (content, crc) = message.split_last_chunk::<TRAILER>().ok_or(DecodeError::Truncated)?;
+    let (content, crc) = split_last::<TRAILER>(message).ok_or(DecodeError::Truncated)?;
     let payload = content.get(end..).ok_or(DecodeError::Truncated)?;
     if crc32c(content) != u32::from_le_bytes(*crc) {
         return Err(DecodeError::BadCrc);
