@@ -92,6 +92,7 @@ fn every_message_fits_and_survives() {
         memory: u32::MAX,
         sources: u16::MAX,
         rate: u32::MAX,
+        copies: u32::MAX,
     };
     let status = Status { calls: 1, next_op: 2, uptime_ms: 3, log_lost: 4 };
     for message in [

@@ -1,5 +1,6 @@
 //! What a board brings.
 
+use crate::rate::Rates;
 use core::net::SocketAddrV4;
 use unisono_core::route::Rank;
 use unisono_core::time::Instant;
@@ -66,8 +67,8 @@ pub struct Descr {
     pub build: u64,
     /// Does it compute floating-point types in hardware?
     pub fpu: bool,
-    /// f32 elements that it adds in a millisecond; see [`crate::add_rate`].
-    pub rate: u32,
+    /// How fast it is.
+    pub rates: Rates,
 }
 
 /// The first bytes of the build id that the linker has put into a GNU note.

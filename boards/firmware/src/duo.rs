@@ -1,6 +1,7 @@
 //! A device on two cores: the front takes work on the core that drives the links, the back does it
 //! on another.
 
+use crate::probe;
 use core::cell::RefCell;
 use heapless::Vec;
 use heapless::spsc::{Consumer, Producer, Queue};
@@ -132,6 +133,12 @@ impl<E: core::error::Error + 'static> Device for Front<'_, E> {
 impl<E> Back<'_, E> {
     /// Does the next job with `device`, to its end; true if there was one.
     pub fn turn<D: Device<Mem = HostPtr, Error = E>>(&mut self, device: &mut D) -> bool {
+        let worked = self.job(device);
+        probe::round_is_over(worked);
+        worked
+    }
+
+    fn job<D: Device<Mem = HostPtr, Error = E>>(&mut self, device: &mut D) -> bool {
         let Some((job, token)) = self.jobs.dequeue() else { return false };
         // SAFETY: what the front's caller has promised holds until the completion.
         let started = unsafe {

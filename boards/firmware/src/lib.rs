@@ -9,6 +9,7 @@
 //! * [`log`]: the defmt logger, a ring that the super-loop empties;
 //! * `window` (feature): a board behind a memory window;
 //! * `udp` and `virtio` (feature `udp`): such a board whose links go over a network card;
+//! * [`probe`]: what a counter of instructions looks at;
 //! * [`Backoff`]: how a loop waits that has nothing to do;
 //! * [`panicked`]: the last words.
 //!
@@ -24,6 +25,9 @@ pub mod ivshmem;
 mod line;
 pub mod log;
 mod member;
+#[cfg(all(target_arch = "aarch64", target_os = "none"))]
+mod memory;
+pub mod probe;
 mod rate;
 #[cfg(feature = "udp")]
 pub mod udp;
@@ -37,4 +41,4 @@ pub use board::{Board, Descr, build_id};
 pub use line::{Line, Room};
 pub use log::panicked;
 pub use member::Member;
-pub use rate::add_rate;
+pub use rate::Rates;

@@ -2,7 +2,7 @@
 
 use crate::board::{Board, Descr};
 use crate::line::Line;
-use crate::log;
+use crate::{log, probe};
 use heapless::{String, Vec};
 use unisono_core::route::Rank;
 use unisono_core::wire::board::{
@@ -55,6 +55,12 @@ impl<'a, B: Board, const C: usize, const W: usize, const R: usize, const P: usiz
 
     /// Does what can be done now; false if there was nothing.
     pub fn step(&mut self) -> bool {
+        let worked = self.round();
+        probe::round_is_over(worked);
+        worked
+    }
+
+    fn round(&mut self) -> bool {
         let mut worked = self.board.turn();
         worked |= self.line.push(self.board.line());
         if self.line.is_free() {
@@ -150,7 +156,7 @@ impl<'a, B: Board, const C: usize, const W: usize, const R: usize, const P: usiz
     }
 
     fn identity(&self) -> Identity {
-        let Descr { name, fpu, rate, .. } = self.board.descr();
+        let Descr { name, fpu, rates, .. } = self.board.descr();
         let (_, scratch) = self.board.scratch(0);
         let (_, memory) = self.board.memory();
         Identity {
@@ -166,7 +172,8 @@ impl<'a, B: Board, const C: usize, const W: usize, const R: usize, const P: usiz
             payload: self.board.payload_max(),
             memory,
             sources: self.board.sources_max(),
-            rate,
+            rate: rates.adds,
+            copies: rates.copies,
         }
     }
 

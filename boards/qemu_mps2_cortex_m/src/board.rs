@@ -13,7 +13,7 @@ use unisono_core::time::Instant;
 use unisono_core::wire::board::Join;
 use unisono_device_scalar::ScalarDevice;
 use unisono_driver::{Clock, Device, HostMemory, HostPtr, Memory as _};
-use unisono_firmware::{Board, Descr, add_rate, log};
+use unisono_firmware::{Board, Descr, Rates, log};
 use unisono_link_packet::{HostBytes, ReliableLink, session};
 use unisono_link_serial::{Line, Port};
 
@@ -58,7 +58,7 @@ pub struct Mps2 {
     scratch: (HostPtr, u32),
     tensors: (HostPtr, u32),
     build: u64,
-    rate: u32,
+    rates: Rates,
 }
 
 /// Most bytes of a chunk on a link: it goes in as many packets as it takes.
@@ -72,8 +72,8 @@ impl Mps2 {
         store::manage(blocks);
         let of = |bytes: &mut [u8]| (HostPtr::from_ptr(bytes.as_mut_ptr()), bytes.len() as u32);
         let (scratch, tensors) = (of(&mut memory.scratch), of(&mut memory.tensors));
-        let rate = add_rate(&mut ScalarDevice::default(), || clock.now());
-        Self { clock, control, links, log, scratch, tensors, build, rate }
+        let rates = Rates::measure(&mut ScalarDevice::default(), || clock.now());
+        Self { clock, control, links, log, scratch, tensors, build, rates }
     }
 }
 
@@ -83,8 +83,8 @@ impl Board for Mps2 {
     type Line = Uart;
 
     fn descr(&self) -> Descr {
-        let Self { build, rate, .. } = *self;
-        Descr { name: "qemu-mps2-cortex-m", build, fpu: true, rate }
+        let Self { build, rates, .. } = *self;
+        Descr { name: "qemu-mps2-cortex-m", build, fpu: true, rates }
     }
 
     fn now(&self) -> Instant {

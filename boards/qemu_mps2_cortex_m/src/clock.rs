@@ -56,6 +56,12 @@ impl Clock for SysTick {
     }
 }
 
+/// A number that changes with each tick.
+#[must_use]
+pub fn ticks() -> u32 {
+    LOW.load(Relaxed)
+}
+
 /// A millisecond has passed: called by the timer's interrupt only.
 pub fn handle_tick() {
     let low = LOW.load(Relaxed).wrapping_add(1);

@@ -1,18 +1,24 @@
 //! The UARTs of Arm's Cortex-M System Design Kit. They hold one byte each way, so an interrupt
 //! moves what comes in to a ring in RAM; what goes out is polled.
 
+use crate::clock;
 use core::cell::RefCell;
 use core::convert::Infallible;
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use cortex_m::interrupt::{self, Mutex};
 use embedded_io::{ErrorType, Read, ReadReady, Write, WriteReady};
 use heapless::Deque;
 
 /// UARTs of an AN386 that can be used here: their base addresses.
 const BASES: [usize; 3] = [0x4000_4000, 0x4000_5000, 0x4000_6000];
+/// What ends a frame on every line here (COBS).
+const END: u8 = 0;
 /// Bytes that wait to be read.
 const RING: usize = 128;
 
 type Ring = Mutex<RefCell<Deque<u8, RING>>>;
+/// Ends of frames in all rings; touched with interrupts held back only.
+static ENDS: AtomicU32 = AtomicU32::new(0);
 static RINGS: [Ring; BASES.len()] = [const { Mutex::new(RefCell::new(Deque::new())) }; BASES.len()];
 
 const DATA: usize = 0x0;
@@ -77,20 +83,35 @@ fn fill(index: usize, ring: &mut Deque<u8, RING>) {
             set(index, CTRL, ENABLE);
             return;
         }
+        let byte = get(index, DATA) as u8;
         // There is room.
-        let _ = ring.push_back(get(index, DATA) as u8);
+        let _ = ring.push_back(byte);
+        if byte == END {
+            ENDS.store(ENDS.load(Relaxed) + 1, Relaxed);
+        }
     }
 }
 
-/// Sleeps until an interrupt, unless there is something to read.
+/// Sleeps until a frame has come, a ring is half full, or the clock ticks. A round of the
+/// super-loop costs a thousand instructions: far more than the byte that woke the core.
 pub fn wait() {
-    interrupt::free(|cs| {
-        let is_empty = |ring: &Ring| ring.borrow(cs).try_borrow().is_ok_and(|ring| ring.is_empty());
-        if RINGS.iter().all(is_empty) {
-            // Wakes also by an interrupt that is held back here, and that is served after this.
-            cortex_m::asm::wfi();
+    let tick = clock::ticks();
+    loop {
+        let is_over = interrupt::free(|cs| {
+            let is_low =
+                |ring: &Ring| ring.borrow(cs).try_borrow().is_ok_and(|r| r.len() < RING / 2);
+            let is_quiet = ENDS.load(Relaxed) == 0 && RINGS.iter().all(is_low);
+            let is_over = !is_quiet || clock::ticks() != tick;
+            if !is_over {
+                // Wakes also by an interrupt that is held back here, and that is served after this.
+                cortex_m::asm::wfi();
+            }
+            is_over
+        });
+        if is_over {
+            return;
         }
-    });
+    }
 }
 
 impl Uart {
@@ -131,7 +152,8 @@ impl ReadReady for Uart {
 }
 
 impl Read for Uart {
-    /// What is there, at most `into`; waits for nothing.
+    /// What is there, at most `into` and not beyond the end of a frame: what is left keeps the core
+    /// awake. Waits for nothing.
     fn read(&mut self, into: &mut [u8]) -> Result<usize, Infallible> {
         Ok(self.with_ring(|ring| {
             let mut len = 0;
@@ -140,6 +162,10 @@ impl Read for Uart {
             {
                 *place = byte;
                 len += 1;
+                if byte == END {
+                    ENDS.store(ENDS.load(Relaxed).saturating_sub(1), Relaxed);
+                    break;
+                }
             }
             // The device may have been silenced.
             fill(self.index, ring);

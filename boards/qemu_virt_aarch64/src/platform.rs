@@ -4,7 +4,7 @@ use crate::cpu::{self, Outer};
 use unisono_core::time::Instant;
 use unisono_device_cpu::CpuError;
 use unisono_firmware::duo::{Ends, Front, SPANS};
-use unisono_firmware::{Descr, window};
+use unisono_firmware::{Descr, Rates, window};
 
 /// The device: its work goes to the second core.
 pub type Work = Front<'static, CpuError>;
@@ -18,8 +18,8 @@ pub struct Platform {
 impl Platform {
     /// The board whose second core is at the other end of these queues.
     #[must_use]
-    pub const fn new(ends: &'static Ends<'static, CpuError>, build: u64, rate: u32) -> Self {
-        Self { ends, descr: Descr { name: "qemu-virt-aarch64", build, fpu: true, rate } }
+    pub const fn new(ends: &'static Ends<'static, CpuError>, build: u64, rates: Rates) -> Self {
+        Self { ends, descr: Descr { name: "qemu-virt-aarch64", build, fpu: true, rates } }
     }
 }
 

@@ -11,7 +11,7 @@ use unisono_driver::HostPtr;
 use unisono_firmware::duo::{Back, Ends, Queues};
 use unisono_firmware::ivshmem::Map;
 use unisono_firmware::window::{WindowBoard, log_pipe};
-use unisono_firmware::{Backoff, Board, Line, Member, Room, add_rate, build_id, panicked};
+use unisono_firmware::{Backoff, Board, Line, Member, Rates, Room, build_id, panicked};
 use unisono_link_window::{Region, RegionError};
 
 /// Calls in flight.
@@ -67,12 +67,12 @@ pub fn start() -> WindowBoard<Platform> {
         }
     };
     REGION.call_once(|| region.clone());
-    let rate = add_rate(&mut CpuDevice::new(), cpu::now);
+    let rates = Rates::measure(&mut CpuDevice::new(), cpu::now);
     let (ends, back) = QUEUES.init(Queues::new()).split();
     if !cpu::start_second(move || fold(back)) {
         exit(NO_SECOND_CORE);
     }
-    let platform = Platform::new(ENDS.init(ends), build_id(note()), rate);
+    let platform = Platform::new(ENDS.init(ends), build_id(note()), rates);
     let scratch = (HostPtr::new(SCRATCH.0.get().cast()), SLOTS as u32);
     // SAFETY: the scratch is a static, used here only, with room for `CALLS` calls.
     match unsafe { WindowBoard::new(platform, region, scratch) } {
@@ -92,7 +92,7 @@ pub fn drive<B: Board>(
     mut round: impl FnMut(),
 ) -> ! {
     let mut backoff = Backoff::new(Sleep::new());
-    defmt::info!("started: {=u32} f32 elements/ms", member.descr().rate);
+    defmt::info!("started: {=u32} f32 elements/ms", member.descr().rates.adds);
     loop {
         round();
         if member.step() {

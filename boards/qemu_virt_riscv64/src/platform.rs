@@ -4,7 +4,7 @@ use crate::cpu::{self, Outer};
 use unisono_core::time::Instant;
 use unisono_device_cpu::CpuDevice;
 use unisono_driver::Device;
-use unisono_firmware::{Descr, window};
+use unisono_firmware::{Descr, Rates, window};
 
 /// This board.
 pub struct Platform(Descr);
@@ -12,8 +12,8 @@ pub struct Platform(Descr);
 impl Platform {
     /// The board with this image, which adds at this rate.
     #[must_use]
-    pub const fn new(build: u64, rate: u32) -> Self {
-        Self(Descr { name: "qemu-virt-riscv64", build, fpu: false, rate })
+    pub const fn new(build: u64, rates: Rates) -> Self {
+        Self(Descr { name: "qemu-virt-riscv64", build, fpu: false, rates })
     }
 }
 

@@ -10,7 +10,7 @@ use unisono_device_cpu::CpuDevice;
 use unisono_driver::HostPtr;
 use unisono_firmware::ivshmem::Map;
 use unisono_firmware::window::{WindowBoard, log_pipe};
-use unisono_firmware::{Backoff, Board, Line, Member, Room, add_rate, build_id, panicked};
+use unisono_firmware::{Backoff, Board, Line, Member, Rates, Room, build_id, panicked};
 use unisono_link_window::{Region, RegionError};
 
 /// Calls in flight.
@@ -64,8 +64,8 @@ pub fn start() -> WindowBoard<Platform> {
         }
     };
     REGION.call_once(|| region.clone());
-    let rate = add_rate(&mut CpuDevice::new(), cpu::now);
-    let platform = Platform::new(build_id(note()), rate);
+    let rates = Rates::measure(&mut CpuDevice::new(), cpu::now);
+    let platform = Platform::new(build_id(note()), rates);
     let scratch = (HostPtr::new(SCRATCH.0.get().cast()), SLOTS as u32);
     // SAFETY: the scratch is a static, used here only, with room for `CALLS` calls.
     match unsafe { WindowBoard::new(platform, region, scratch) } {
@@ -82,7 +82,7 @@ pub fn line() -> Line<'static> {
 /// Lets a member work for ever.
 pub fn drive<B: Board>(member: &mut Member<'_, B, CALLS, WINDOW, MOVES, MEMBERS>) -> ! {
     let mut backoff = Backoff::new(Sleep);
-    defmt::info!("started: {=u32} f32 elements/ms", member.descr().rate);
+    defmt::info!("started: {=u32} f32 elements/ms", member.descr().rates.adds);
     loop {
         if member.step() {
             backoff.reset();

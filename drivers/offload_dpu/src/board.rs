@@ -289,8 +289,7 @@ fn folder() -> std::io::Result<TempDir> {
 fn spawn(options: &Options, window: &Path, stderr: &Path, bytes: u64) -> Result<Child, Problem> {
     let program = options.machine.program().to_owned();
     let start = |error| Problem::Start { program: program.clone(), error };
-    let mut command = options.machine.command(&options.image, window, bytes);
-    command.args(&options.args);
+    let mut command = options.machine.command(&options.image, window, bytes, &options.args);
     let stderr = File::create(stderr).map_err(start)?;
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
     command.spawn().map_err(start)

@@ -20,8 +20,16 @@ pub struct Machine {
     /// Debian's package of that.
     pub package: &'static str,
     args: &'static [&'static str],
-    /// How the image is loaded; `{}` is its path.
-    load: [&'static str; 2],
+    load: Load,
+}
+
+/// How a machine gets its image.
+#[derive(Debug)]
+enum Load {
+    /// It is a machine of its own, with an option that names the image: `{}` is its path.
+    Option([&'static str; 2]),
+    /// It runs programs of Linux: the image is one, and the window its argument.
+    Program,
 }
 
 /// How a board is reached.
@@ -58,7 +66,7 @@ impl Machine {
         program: "qemu-system-aarch64",
         package: "qemu-system-arm",
         args: &["-M", "virt", "-cpu", "cortex-a72", "-smp", "2", "-m", "128M"],
-        load: ["-kernel", "{}"],
+        load: Load::Option(["-kernel", "{}"]),
     };
 
     /// QEMU's riscv64 `virt` machine, whose image uses neither floating-point registers nor
@@ -72,7 +80,7 @@ impl Machine {
         program: "qemu-system-riscv64",
         package: "qemu-system-misc",
         args: &["-M", "virt", "-cpu", "rv64,f=off,d=off", "-bios", "none", "-m", "128M"],
-        load: ["-device", "loader,cpu-num=0,file={}"],
+        load: Load::Option(["-device", "loader,cpu-num=0,file={}"]),
     };
 
     /// The same with a network card, for links over UDP.
@@ -103,16 +111,30 @@ impl Machine {
         program: "qemu-system-arm",
         package: "qemu-system-arm",
         args: &["-M", "mps2-an386"],
-        load: ["-kernel", "{}"],
+        load: Load::Option(["-kernel", "{}"]),
+    };
+
+    /// A program for the Arm Linux of a DPU, on QEMU's Cortex-A72 without a machine around it.
+    pub const LINUX_AARCH64: Self = Self {
+        name: "linux-aarch64",
+        image: "dpu_linux",
+        about: "a program for a DPU's Arm Linux, under QEMU",
+        line: Line::Window,
+        elf: object::elf::EM_AARCH64.0,
+        program: "qemu-aarch64",
+        package: "qemu-user",
+        args: &["-cpu", "cortex-a72"],
+        load: Load::Program,
     };
 
     /// All of them.
-    pub const ALL: [&'static Self; 5] = [
+    pub const ALL: [&'static Self; 6] = [
         &Self::QEMU_AARCH64,
         &Self::QEMU_AARCH64_UDP,
         &Self::QEMU_RISCV64,
         &Self::QEMU_RISCV64_UDP,
         &Self::QEMU_CORTEX_M,
+        &Self::LINUX_AARCH64,
     ];
 
     /// The machine of this name.
@@ -135,10 +157,22 @@ impl Machine {
         command.stderr(std::process::Stdio::null()).status().is_ok_and(|s| s.success())
     }
 
-    /// Runs an image with a window that is the file `window`.
-    pub(crate) fn command(&self, image: &Path, window: &Path, bytes: u64) -> Command {
+    /// Runs an image with a window that is the file `window`, and with more arguments for the
+    /// machine.
+    pub(crate) fn command(
+        &self,
+        image: &Path,
+        window: &Path,
+        bytes: u64,
+        more: &[String],
+    ) -> Command {
         let mut command = Command::new(self.program);
-        command.args(self.args).args(QEMU);
+        command.args(self.args).args(more);
+        if matches!(self.load, Load::Program) {
+            command.arg(image).arg(window);
+            return command;
+        }
+        command.args(QEMU);
         let path = window.display();
         command.args(["-serial", "none", "-object"]);
         command.arg(format!("memory-backend-file,id=window,size={bytes},mem-path={path},share=on"));
@@ -148,8 +182,9 @@ impl Machine {
     }
 
     fn load(&self, command: &mut Command, image: &Path) {
-        let [option, value] = self.load;
-        command.arg(option).arg(value.replace("{}", &image.display().to_string()));
+        if let Load::Option([option, value]) = self.load {
+            command.arg(option).arg(value.replace("{}", &image.display().to_string()));
+        }
     }
 
     /// Runs an image whose UARTs are these sockets, in their order.

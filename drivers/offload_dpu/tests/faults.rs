@@ -16,6 +16,8 @@ use world::data::{call, check, inputs, job};
 use world::{PATIENCE, WindowWorld, options};
 
 const MACHINE: &Machine = &Machine::QEMU_AARCH64;
+/// A machine of its own, and a program of Linux.
+const BOTH: [&Machine; 2] = [MACHINE, &Machine::LINUX_AARCH64];
 
 fn refused(options: &Options) -> BoardError {
     let error = Board::start(options).err().expect("no board");
@@ -32,68 +34,100 @@ fn signal(board: &Board, name: &str) {
 
 #[test]
 fn a_board_that_is_killed_is_lost_on_every_rank() {
-    let mut world = WindowWorld::new(Board::start(&options(MACHINE, 2)).expect("a board"), 2, 2, 0);
     let mut long = call(Kind::AllReduce, 2, 16 << 20);
     (long.chunk, long.window) = (1024, 5);
     let long = job(long, true);
     let inputs = inputs(&long.call);
-    let outcome = world.run(&long, &inputs, |board| {
-        std::thread::sleep(Duration::from_millis(200));
-        signal(board, "-KILL");
-    });
-    for (rank, result) in outcome.hosts {
-        assert_eq!(result, Err(Abort::PeerLost { rank: 2 }), "on rank {rank}");
+    for machine in BOTH {
+        let board = Board::start(&options(machine, 2)).expect("a board");
+        let mut world = WindowWorld::new(board, 2, 2, 0);
+        let outcome = world.run(&long, &inputs, |board| {
+            std::thread::sleep(Duration::from_millis(200));
+            signal(board, "-KILL");
+        });
+        for (rank, result) in outcome.hosts {
+            assert_eq!(result, Err(Abort::PeerLost { rank: 2 }), "on rank {rank}");
+        }
+        let error = outcome.board.expect_err("it is gone").to_string();
+        assert!(error.contains(machine.name) && error.contains("signal: 9"), "{error}");
     }
-    let error = outcome.board.expect_err("it is gone").to_string();
-    assert!(error.contains("qemu-aarch64") && error.contains("signal: 9"), "{error}");
 }
 
 #[test]
 fn a_board_that_stands_still_is_lost_too() {
-    let mut options = options(MACHINE, 2);
-    options.silence = Duration::from_secs(3);
-    let mut board = Board::start(&options).expect("a board");
-    board.status().expect("it lives");
-    signal(&board, "-STOP");
-    let join = Join { epoch: 0, rank: 2, members: 3, next_op: 0 };
-    let error = board.join::<HostPtr>(join, &[0, 1]).expect_err("nobody answers").to_string();
-    assert!(error.contains("qemu-aarch64") && error.contains("no sign of life"), "{error}");
+    for machine in BOTH {
+        let mut options = options(machine, 2);
+        options.silence = Duration::from_secs(3);
+        let mut board = Board::start(&options).expect("a board");
+        board.status().expect("it lives");
+        signal(&board, "-STOP");
+        let join = Join { epoch: 0, rank: 2, members: 3, next_op: 0 };
+        let error = board.join::<HostPtr>(join, &[0, 1]).expect_err("nobody answers").to_string();
+        assert!(error.contains(machine.name) && error.contains("no sign of life"), "{error}");
+    }
 }
 
 #[test]
 fn an_image_that_is_none_is_refused() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("image");
-    let with = |content: &[u8]| {
+    let with = |machine, content: &[u8]| {
         std::fs::write(&path, content).expect("written");
-        refused(&Options::new(MACHINE, &path, 1)).to_string()
+        refused(&Options::new(machine, &path, 1)).to_string()
     };
-    assert!(with(b"no image").contains("not an ELF file"));
     let host = std::fs::read("/proc/self/exe").expect("this program");
-    assert!(with(&host).contains("built for ELF machine 62, not 183"));
-    let missing = refused(&Options::new(MACHINE, Path::new("/nowhere"), 1));
-    assert!(matches!(missing.problem, Problem::Image { .. }), "{missing}");
+    let other = std::fs::read(options(&Machine::QEMU_RISCV64, 1).image).expect("an image");
+    for machine in BOTH {
+        assert!(with(machine, b"no image").contains("not an ELF file"));
+        assert!(with(machine, &host).contains("built for ELF machine 62, not 183"));
+        assert!(with(machine, &other).contains("built for ELF machine 243, not 183"));
+        let missing = refused(&Options::new(machine, Path::new("/nowhere"), 1));
+        assert!(matches!(missing.problem, Problem::Image { .. }), "{missing}");
+    }
+}
+
+/// Where in the file the code is that runs first.
+fn entry(image: &[u8]) -> usize {
+    let number = |at: usize| u64::from_le_bytes(image[at..at + 8].try_into().expect("8 bytes"));
+    let (entry, headers) = (number(24), number(32) as usize);
+    let count = u16::from_le_bytes([image[56], image[57]]);
+    let mut segments = (0..usize::from(count)).map(|i| headers + 56 * i);
+    let holds = |at: &usize| (number(at + 16)..number(at + 16) + number(at + 32)).contains(&entry);
+    let at = segments.find(holds).expect("a segment with the entry");
+    (entry - number(at + 16) + number(at + 8)) as usize
 }
 
 /// An image that is sound by its headers, but whose code does nothing: its entry is an endless
 /// loop.
 #[test]
 fn a_mute_image_is_an_error_in_time() {
-    let image = options(MACHINE, 1).image;
-    let mut bytes = std::fs::read(&image).expect("the image");
-    // `b .`, where the entry point lies in the file: the start of the first loaded segment.
-    let header: [u8; 8] = bytes[32..40].try_into().expect("8 bytes");
-    let program = u64::from_le_bytes(header) as usize;
-    let offset: [u8; 8] = bytes[program + 8..program + 16].try_into().expect("8 bytes");
-    let entry = u64::from_le_bytes(offset) as usize;
-    bytes[entry..entry + 4].copy_from_slice(&0x1400_0000_u32.to_le_bytes());
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("image");
-    std::fs::write(&path, bytes).expect("written");
-    let mut options = Options::new(MACHINE, &path, 1);
-    options.patience = Duration::from_secs(2);
-    let error = refused(&options);
-    assert!(matches!(error.problem, Problem::Mute { .. }), "{error}");
+    for machine in BOTH {
+        let mut bytes = std::fs::read(options(machine, 1).image).expect("the image");
+        let entry = entry(&bytes);
+        // `b .`
+        bytes[entry..entry + 4].copy_from_slice(&0x1400_0000_u32.to_le_bytes());
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("image");
+        std::fs::write(&path, bytes).expect("written");
+        let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&path, executable).expect("own file");
+        let mut options = Options::new(machine, &path, 1);
+        options.patience = Duration::from_secs(2);
+        let error = refused(&options);
+        assert!(matches!(error.problem, Problem::Mute { .. }), "{error}");
+    }
+}
+
+/// The program for Linux says why it does not start: it has no log without a window.
+#[test]
+fn a_program_without_a_window_says_so() {
+    let image = options(&Machine::LINUX_AARCH64, 1).image;
+    for (args, said) in [(&[][..], "started as"), (&["/nowhere"][..], "map /nowhere: error 2 ")] {
+        let run = Command::new("qemu-aarch64").arg(&image).args(args).output().expect("it runs");
+        assert_eq!(run.status.code(), Some(2));
+        let text = String::from_utf8_lossy(&run.stderr);
+        assert!(text.contains(said), "{text}");
+    }
 }
 
 #[test]
@@ -171,23 +205,27 @@ impl tracing::Subscriber for Lines {
 fn logs_and_panics_arrive() {
     let lines = Lines::default();
     tracing::subscriber::set_global_default(lines.clone()).expect("the only one");
-    let mut options = options(MACHINE, 1);
-    options.image.set_file_name("qemu_virt_aarch64_panics");
-    let build = Image::read(MACHINE, &options.image).expect("an image").build();
-    assert_ne!(build, 0);
-    let mut board = Board::start(&options).expect("it panics later");
-    assert_eq!(board.identity().name, "qemu-virt-aarch64");
-    let error = loop {
-        match board.status() {
-            Ok(_) => std::thread::sleep(Duration::from_millis(10)),
-            Err(error) => break error.to_string(),
-        }
-    };
-    assert!(error.contains("exit status: 101"), "{error}");
-    assert!(error.contains("panicked at") && error.contains("panics.rs:"), "{error}");
-    let lines = lines.0.lock().expect("no panic");
-    let started = lines.iter().find(|l| l.contains("f32 elements/ms")).expect("logged");
-    assert!(started.starts_with("INFO") && started.contains("board=\"qemu-aarch64\""), "{started}");
-    assert!(started.contains("time="), "{started}");
-    assert!(lines.iter().any(|l| l.starts_with("ERROR") && l.contains("panics.rs:")), "{lines:?}");
+    for (machine, name) in BOTH.into_iter().zip(["qemu-virt-aarch64", "linux-aarch64"]) {
+        let mut options = options(machine, 1);
+        options.image.set_file_name(format!("{}_panics", machine.image));
+        let build = Image::read(machine, &options.image).expect("an image").build();
+        assert_ne!(build, 0);
+        let mut board = Board::start(&options).expect("it panics later");
+        assert_eq!(board.identity().name, name);
+        let error = loop {
+            match board.status() {
+                Ok(_) => std::thread::sleep(Duration::from_millis(10)),
+                Err(error) => break error.to_string(),
+            }
+        };
+        assert!(error.contains("exit status: 101"), "{error}");
+        assert!(error.contains("panicked at") && error.contains("panics.rs:"), "{error}");
+        let lines = std::mem::take(&mut *lines.0.lock().expect("no panic"));
+        let started = lines.iter().find(|l| l.contains("f32 elements/ms")).expect("logged");
+        let board = format!("board=\"{}\"", machine.name);
+        assert!(started.starts_with("INFO") && started.contains(&board), "{started}");
+        assert!(started.contains("time="), "{started}");
+        let panicked = |l: &String| l.starts_with("ERROR") && l.contains("panics.rs:");
+        assert!(lines.iter().any(panicked), "{lines:?}");
+    }
 }

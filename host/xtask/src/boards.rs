@@ -7,6 +7,7 @@ use crate::project::{self, Project};
 use crate::toolchain::Toolchain;
 use crate::{cmd, install, toolchain};
 use anyhow::{Context, Result, bail};
+use clap::Args;
 use serde::Deserialize;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,7 +17,8 @@ use std::process::Command;
 pub const IMAGES: &str = "UNISONO_BOARDS";
 
 /// Emulators of the boards, and the packages that have them.
-const EMULATORS: [(&str, &str); 3] = [
+const EMULATORS: [(&str, &str); 4] = [
+    ("qemu-aarch64", "qemu-user"),
     ("qemu-system-aarch64", "qemu-system-arm"),
     ("qemu-system-arm", "qemu-system-arm"),
     ("qemu-system-riscv64", "qemu-system-misc"),
@@ -106,6 +108,36 @@ impl Board {
     }
 }
 
+/// What `cargo xtask boards` takes.
+#[derive(Args, Debug, Default)]
+pub struct Options {
+    /// Count the instructions of calls on each board under QEMU, and measure their windows.
+    #[arg(long)]
+    count: bool,
+    /// Only on these boards, as the orchestrator names them.
+    #[arg(requires = "count")]
+    boards: Vec<String>,
+}
+
+/// Builds every image; prints their folder, or counts what they execute.
+///
+/// # Errors
+/// If one does not build, or a call on a board fails.
+pub fn run(project: &Project, options: &Options) -> Result<()> {
+    let images = build_all(project)?;
+    if !options.count {
+        println!("{}", images.display());
+        return Ok(());
+    }
+    emulators()?;
+    cmd::run_aside(project.cargo().args(["build", "--locked", "--package", "qemu-counter"]))?;
+    let plugin = project.target.join("debug/libqemu_counter.so");
+    let mut count = project.cargo();
+    count.env(IMAGES, images).env("UNISONO_COUNTER", plugin).args(["run", "--locked"]);
+    count.args(["--package", "unisono-offload-dpu", "--features", "boards", "--example", "count"]);
+    cmd::run(count.arg("--").args(&options.boards))
+}
+
 /// Builds every image into one folder, which is returned.
 ///
 /// # Errors
@@ -130,7 +162,9 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
     if fs::read(to).is_ok_and(|old| old == content) {
         return Ok(());
     }
-    Ok(fs::write(to, content)?)
+    // With its rights: some are programs.
+    fs::copy(from, to)?;
+    Ok(())
 }
 
 /// Makes the emulators usable.

@@ -36,7 +36,7 @@ enum Task {
     /// Build every board's firmware and print the folder that the images are in.
     ///
     /// Tests of the host take it from UNISONO_BOARDS.
-    Boards,
+    Boards(boards::Options),
     /// Build the size probe for each bare-metal target and every board's image, and hold them
     /// against their budgets.
     Size(size::Options),
@@ -73,7 +73,7 @@ fn run(task: Task) -> Result<ExitCode> {
     match task {
         Task::Demo => demo::run(&project)?,
         Task::Test(options) => return suite::run(&project, &options),
-        Task::Boards => println!("{}", boards::build_all(&project)?.display()),
+        Task::Boards(options) => boards::run(&project, &options)?,
         Task::Size(options) => size::run(&project, &options)?,
         Task::Tidy => tidy::run(&project)?,
         Task::Toolchain => print!("{}", toolchain::prepare()?.shell()),

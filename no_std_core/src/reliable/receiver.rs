@@ -2,6 +2,7 @@
 
 use super::RecvError;
 use super::packet::Fragment;
+use crate::bytes::copy;
 
 #[derive(Clone, Copy, Debug)]
 struct Slot<const MTU: usize> {
@@ -77,7 +78,7 @@ impl<const WINDOW: usize, const MTU: usize> Receiver<WINDOW, MTU> {
         let Some(place) = slot.bytes.get_mut(..fragment.bytes.len()) else {
             return false;
         };
-        place.copy_from_slice(fragment.bytes);
+        copy(place, fragment.bytes);
         slot.len = fragment.bytes.len();
         slot.last = fragment.last;
         slot.full = true;

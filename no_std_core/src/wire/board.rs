@@ -156,6 +156,8 @@ pub struct Identity {
     pub sources: u16,
     /// f32 elements that it adds in a millisecond, measured at its start.
     pub rate: u32,
+    /// Bytes that a plain copy of its moves in a millisecond.
+    pub copies: u32,
 }
 
 /// A group to enter.

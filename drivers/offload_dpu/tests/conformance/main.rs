@@ -111,3 +111,13 @@ fn riscv64_is_a_rank() {
 fn riscv64_aggregates_8_mib_with_64_kib_of_slots() {
     large(&Machine::QEMU_RISCV64, 2 << 20);
 }
+
+#[test]
+fn linux_aggregates() {
+    as_aggregator(&Machine::LINUX_AARCH64);
+}
+
+#[test]
+fn linux_is_a_rank() {
+    as_rank(&Machine::LINUX_AARCH64);
+}

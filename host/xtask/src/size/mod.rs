@@ -5,6 +5,9 @@
 //! whole member. They are built and linked as firmware is (size-optimised, link-time optimisation,
 //! dead code dropped) for each bare-metal target. Their manifest holds the budgets. An image that
 //! grows past its own fails here, in review, and not on a board.
+//!
+//! Budgets leave no room for two things: a place in the core's source that may panic, and a symbol
+//! of an allocator.
 
 mod elf;
 
@@ -20,7 +23,7 @@ use std::path::Path;
 
 const PROBE: &str = "size_probe";
 /// The probe's images, in the order of the table.
-const IMAGES: [&str; 6] = ["machine", "reliable", "fold", "planner", "node", "node_cpu"];
+const IMAGES: [&str; 7] = ["machine", "reliable", "fold", "planner", "node", "node_cpu", "serial"];
 /// Where the probe's manifest keeps the budgets: `[package.metadata.budget.TARGET.IMAGE]`.
 const BUDGET: &str = "budget";
 
@@ -72,15 +75,15 @@ fn measure(project: &Project) -> Result<Vec<Row>> {
     let folder = project.bare_metal_target();
     let mut rows = Vec::new();
     for target in TARGETS {
-        let mut cargo = toolchain.cargo(&project.boards());
-        cargo.args(["build", "--release", "--locked", "--package", PROBE, "--target", target]);
-        cargo.arg("--target-dir").arg(&folder);
-        cmd::run_aside(&mut cargo)?;
-        for name in IMAGES {
-            rows.push(Row::read(
-                &folder.join(target).join("release"),
-                budget(project, target, name)?,
-            )?);
+        let budgets: Result<Vec<Budget>> =
+            IMAGES.iter().map(|name| budget(project, target, name)).collect();
+        for budget in budgets? {
+            let mut cargo = toolchain.cargo(&project.boards());
+            cargo.args(["build", "--locked", "--package", PROBE, "--target", target]);
+            cargo.args(["--profile", &budget.profile, "--bin", &budget.image]);
+            cargo.arg("--target-dir").arg(&folder);
+            cmd::run_aside(&mut cargo)?;
+            rows.push(Row::read(&folder.join(target).join(&budget.profile), budget)?);
         }
     }
     for board in boards::all(project)? {
@@ -185,6 +188,15 @@ impl Row {
                 budget.panics
             ));
         }
+        let core: Vec<&str> =
+            image.sites.iter().map(String::as_str).filter(|s| in_core(s)).collect();
+        if !core.is_empty() {
+            found.push(format!("{name} may panic in the core on {target}: {}", core.join(", ")));
+        }
+        if !image.allocators.is_empty() {
+            let symbols = image.allocators.join(", ");
+            found.push(format!("{name} has an allocator on {target}: {symbols}"));
+        }
         found
     }
 }
@@ -200,12 +212,17 @@ fn budget(project: &Project, target: &str, image: &str) -> Result<Budget> {
     Ok(Budget {
         target: target.to_owned(),
         image: image.to_owned(),
-        profile: "release".to_owned(),
+        profile: table["profile"].as_str().unwrap_or("release").to_owned(),
         flash: number("flash")?,
         ram: number("ram")?,
         slots: 0,
         panics: number("panics")?,
     })
+}
+
+/// Does a place lie in the source of the core, which must not panic?
+fn in_core(site: &str) -> bool {
+    site.contains("no_std_core/src/")
 }
 
 /// A place in the source without the folders that depend on the machine.
@@ -241,6 +258,16 @@ mod tests {
         assert!(row.violations().is_empty());
         row.image.sites.push("b.rs:1:2".into());
         assert!(row.violations()[0].contains("may panic at 2 places"));
+    }
+
+    #[test]
+    fn the_core_must_not_panic_and_nothing_may_allocate() {
+        let mut row = row("node", 100, 25);
+        row.image.sites.push("/a/no_std_core/src/machine/mod.rs:1:2".into());
+        row.image.allocators.push("malloc".into());
+        let found = row.violations();
+        assert!(found.len() == 2 && found[0].contains("may panic in the core"), "{found:?}");
+        assert!(found[1].contains("has an allocator on t: malloc"), "{found:?}");
     }
 
     #[test]
