@@ -14,9 +14,9 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use unisono_core::Kind;
 use unisono_offload_dpu::serial::{self, SerialBoard};
-use unisono_offload_dpu::{Board, Machine};
+use unisono_offload_dpu::{AnyBoard, Board, Machine};
 use world::data::{call, check, inputs, job};
-use world::{AnyBoard, PATIENCE, World};
+use world::{PATIENCE, World};
 
 /// Ranks that send their tensors to the board.
 const RANKS: u16 = 2;
