@@ -5,7 +5,7 @@
 //!
 //! * [`link`]: frames and payloads arrive, in order, once, and memory comes back.
 //!
-//! [`packet`] and [`line`] are what such links are tried on: cables of every quality.
+//! [`packet`] and [`mod@line`] are what such links are tried on: cables of every quality.
 //!
 //! A suite panics at the first thing that is wrong and says what it was; it is meant to be called
 //! from a driver's own tests.
