@@ -26,8 +26,8 @@
 //! | reduce | 3 | 2 | `M` (receives `G M`) | `M` |
 //! | broadcast | 3 | 2 | `(G-1) M` | the root `s M`, other leaders `(s-1) M` |
 //!
-//! Through the hub a chunk goes G times each way, N times with [`mod@super::star`]: the hub is spared
-//! what the nodes fold by themselves, and a hub on a NIC is the place where nodes meet anyway. The
+//! Through the hub a chunk goes G times each way, N times with [`mod@super::star`]: the hub is
+//! spared what the nodes fold by themselves, and a hub on a NIC is where nodes meet anyway. The
 //! order is canonical exactly where that of the hierarchy is ([`Nodes::is_canonical`]).
 //!
 //! Source: Graham et al., "Scalable hierarchical aggregation protocol (SHArP)", COM-HPC 2016: hosts
