@@ -15,6 +15,7 @@ fn schedules(ranks: u16) -> Vec<Schedule> {
     let owners = [Owners::equal(ranks), Owners::weighted(ranks, &weights)];
     let direct = owners.into_iter().flatten().map(Schedule::Direct);
     let nodes = Nodes::even(ranks, 3).map(Schedule::Hierarchical);
+    let hub = Nodes::even(ranks, 3).map(Schedule::Hub);
     let star = Aggregators::new(3).map(Schedule::Star);
     let plain = [
         Schedule::Ring,
@@ -23,7 +24,7 @@ fn schedules(ranks: u16) -> Vec<Schedule> {
         Schedule::DoubleTree,
         Schedule::HalvingDoubling,
     ];
-    direct.chain(nodes).chain(star).chain(plain).collect()
+    direct.chain(nodes).chain(hub).chain(star).chain(plain).collect()
 }
 
 /// A call with the longest numbers.

@@ -27,13 +27,16 @@ fn schedules(n: u16) -> Vec<(String, Schedule)> {
         let nodes = Nodes::even(n, size).unwrap();
         all.push((format!("hierarchical/{size}"), Schedule::Hierarchical(nodes)));
     }
+    for size in [1, 2, 4] {
+        all.push((format!("hub/{size}"), Schedule::Hub(Nodes::even(n, size).unwrap())));
+    }
     all
 }
 
 fn table() -> String {
     let mut text = String::from(
         "# Steps and bytes of every schedule; count 1680, chunk 1, root 0.\n\
-         # star/A: A aggregators; hierarchical/S: consecutive nodes of S ranks.\n\
+         # star/A: A aggregators; hierarchical/S, hub/S: consecutive nodes of S ranks.\n\
          # Written by the test `costs` when UNISONO_BLESS=1 is set; review the difference.\n",
     );
     let head = ["N", "schedule", "kind", "dtype", "steps", "sent_max", "received_max"];
@@ -119,6 +122,7 @@ fn the_headers_tell_the_truth() {
         assert_eq!(of(&star, Kind::Reduce), (2, m));
         assert_eq!(of(&star, Kind::Broadcast), (2, wide * m));
     }
+    hubs_tell_the_truth();
     // Shares: M(1 + (N-2)s) for a rank, N t M for an aggregator.
     let weights = [3, 1, 0, 2, 6];
     let shares = Schedule::Direct(Owners::weighted(4, &weights).unwrap());
@@ -130,16 +134,45 @@ fn the_headers_tell_the_truth() {
     }
 }
 
+/// The table in the header of `hub`, for nodes of equal size.
+fn hubs_tell_the_truth() {
+    for (n, s) in [(4u16, 2u16), (8, 2), (8, 4), (16, 2), (16, 4), (4, 1), (16, 1)] {
+        let hub = Schedule::Hub(Nodes::even(n, s).unwrap());
+        let m = u128::from(COUNT) * 4;
+        let root = n - 1;
+        let [ranks, nodes, size] = [n, n / s, s].map(u128::from);
+        let deep = u32::from(s > 1);
+        let of = |kind, rank| hub.traffic(&layout(kind, n, root, COUNT, 1), DType::F32, rank);
+        let steps = |kind| hub.steps(&layout(kind, n, root, COUNT, 1));
+        let sent = |kind| (of(kind, n).sent, of(kind, root).sent);
+        assert_eq!(sent(Kind::AllReduce), (nodes * m, (2 * size - 1) * m / size));
+        assert_eq!(sent(Kind::ReduceScatter), (ranks * m, ranks * m));
+        assert_eq!(of(Kind::ReduceScatter, n).received, nodes * ranks * m);
+        let gathered = (ranks + 1 - nodes) * m;
+        assert_eq!(sent(Kind::AllGather), ((nodes - 1) * ranks * m, gathered));
+        assert_eq!(sent(Kind::Reduce), (m, m));
+        assert_eq!(of(Kind::Reduce, n).received, nodes * m);
+        assert_eq!(sent(Kind::Broadcast), ((nodes - 1) * m, size * m));
+        // The root is the last of its node, so the others are led by their last ranks.
+        assert_eq!(of(Kind::Broadcast, s - 1).sent, (size - 1) * m);
+        assert_eq!(steps(Kind::AllReduce), 2 + 2 * deep);
+        for kind in [Kind::ReduceScatter, Kind::AllGather, Kind::Reduce, Kind::Broadcast] {
+            assert_eq!(steps(kind), 2 + deep, "{kind}");
+        }
+    }
+}
+
 /// Fingerprints are part of the handshake, so they must not change by accident.
 #[test]
 fn fingerprints_are_stable_and_distinct() {
     let all = schedules(4);
     let mut prints: Vec<u64> = all.iter().map(|(_, s)| s.fingerprint()).collect();
-    // FNV-1a of [1], [2, N, A, len, table], [7, A], [8, N, len, node_of], computed elsewhere.
+    // FNV-1a of [1], [2, N, A, len, table], [7, A], [8 or 9, N, len, node_of], computed elsewhere.
     assert_eq!(Schedule::Ring.fingerprint(), 0xaf63_bc4c_8601_b62c);
     assert_eq!(all[1].1.fingerprint(), 0x310d_5989_eb86_6089);
     assert_eq!(all[6].1.fingerprint(), 0xbf54_0718_5d5a_16df);
     assert_eq!(all[8].1.fingerprint(), 0x77c2_3cce_556e_e941);
+    assert_eq!(all[11].1.fingerprint(), 0xe45e_b170_c0d9_b61a);
     prints.sort_unstable();
     prints.dedup();
     assert_eq!(prints.len(), all.len(), "two schedules have the same fingerprint");

@@ -18,9 +18,10 @@ fn schedule() -> impl Strategy<Value = Schedule> {
         Owners::weighted(n.index(w.len()) as u16 + 1, &w).map(Schedule::Direct)
     });
     let star = (1..128u16).prop_map(|a| Schedule::Star(Aggregators::new(a).unwrap()));
-    let nodes = prop::collection::vec(0..9u16, 1..=128)
-        .prop_map(|n| Schedule::Hierarchical(Nodes::new(&n).unwrap()));
-    prop_oneof![simple, direct, star, nodes]
+    let nodes = prop::collection::vec(0..9u16, 1..=128).prop_map(|n| Nodes::new(&n).unwrap());
+    let hierarchical = nodes.clone().prop_map(Schedule::Hierarchical);
+    let hub = nodes.prop_map(Schedule::Hub);
+    prop_oneof![simple, direct, star, hierarchical, hub]
 }
 
 /// Mostly the number of ranks that the schedule was made for, or a number near the limit.
@@ -28,7 +29,7 @@ fn ranks(schedule: &Schedule, dice: u16) -> u16 {
     match (schedule, dice % 4) {
         (_, 0) => dice,
         (Schedule::Direct(owners), _) => owners.ranks(),
-        (Schedule::Hierarchical(nodes), _) => nodes.ranks(),
+        (Schedule::Hierarchical(nodes) | Schedule::Hub(nodes), _) => nodes.ranks(),
         _ => dice % 130,
     }
 }

@@ -25,7 +25,7 @@ fn star() -> Vec<Schedule> {
     (1..=3).map(|a| Schedule::Star(Aggregators::new(a).unwrap())).collect()
 }
 
-fn hierarchical(n: u16) -> Vec<Schedule> {
+fn nodes(n: u16) -> Vec<Nodes> {
     let mut tables: Vec<Vec<u16>> = Vec::new();
     let mut add = |node: &dyn Fn(u16) -> u16| tables.push((0..n).map(node).collect());
     for size in [1, 2, 3, 4, 5, 8, 16] {
@@ -38,7 +38,7 @@ fn hierarchical(n: u16) -> Vec<Schedule> {
     add(&|r| (r as f64).sqrt() as u16);
     add(&|r| (r * r + 3 * r) % 5);
     add(&|r| if r < 4 { 9 } else { r / 2 });
-    tables.iter().map(|t| Schedule::Hierarchical(Nodes::new(t).unwrap())).collect()
+    tables.iter().map(|t| Nodes::new(t).unwrap()).collect()
 }
 
 fn roots(kind: Kind, n: u16) -> std::ops::Range<Rank> {
@@ -217,7 +217,12 @@ fn star_is_right() {
 
 #[test]
 fn hierarchical_is_right() {
-    (1..=RANKS).flat_map(hierarchical).for_each(|s| check(&s));
+    (1..=RANKS).flat_map(nodes).map(Schedule::Hierarchical).for_each(|s| check(&s));
+}
+
+#[test]
+fn hub_is_right() {
+    (1..=RANKS).flat_map(nodes).map(Schedule::Hub).for_each(|s| check(&s));
 }
 
 /// All ways to put `n` ranks on nodes.
@@ -234,14 +239,20 @@ fn partitions(n: u16) -> Vec<Vec<u16>> {
 }
 
 #[test]
-fn hierarchical_knows_exactly_when_it_is_canonical() {
+fn hierarchies_know_exactly_when_they_are_canonical() {
+    for schedule in [Schedule::Hierarchical, Schedule::Hub] {
+        knows_when_it_is_canonical(schedule);
+    }
+}
+
+fn knows_when_it_is_canonical(hierarchy: fn(Nodes) -> Schedule) {
     for n in 1..=8 {
         let mut exprs = Exprs::new();
         let canonical = exprs.canonical(0, u32::from(n));
         let layout = layout(Kind::AllReduce, n, 0, u64::from(n), 1);
         let mut hits = 0;
         for table in partitions(n) {
-            let schedule = Schedule::Hierarchical(Nodes::new(&table).unwrap());
+            let schedule = hierarchy(Nodes::new(&table).unwrap());
             let folds = |chunk| check_chunk(&schedule, &layout, chunk, &mut exprs).results[0];
             let really = (0..layout.chunks()).map(folds).all(|e| e == Some(canonical));
             assert_eq!(schedule.is_canonical(Kind::AllReduce, n), really, "{table:?}");
@@ -279,7 +290,9 @@ fn counts_past_32_bits_are_arithmetic() {
     let all = |n| {
         let mut all = vec![Schedule::Ring, Schedule::OneShot, Schedule::Binomial];
         all.extend([Schedule::DoubleTree, Schedule::HalvingDoubling]);
-        all.extend([direct(n), star(), hierarchical(n)].concat());
+        all.extend([direct(n), star()].concat());
+        all.extend(nodes(n).into_iter().map(Schedule::Hierarchical));
+        all.extend(nodes(n).into_iter().map(Schedule::Hub));
         all
     };
     for n in [1, 2, 3, 5, 16] {
@@ -330,6 +343,9 @@ fn nonsense_has_no_moves_and_no_cost() {
     let bad = [
         (Schedule::Direct(owners), five, 1),
         (Schedule::Hierarchical(Nodes::even(4, 2).unwrap()), five, 1),
+        (Schedule::Hub(Nodes::even(4, 2).unwrap()), five, 1),
+        (Schedule::Hub(Nodes::even(4, 2).unwrap()), four, 5),
+        (Schedule::Hub(Nodes::even(128, 2).unwrap()), Layout { ranks: 128, ..four }, 0),
         (Schedule::Ring, four, 4),
         (Schedule::Ring, Layout { ranks: 0, ..four }, 0),
         (Schedule::Ring, Layout { ranks: 129, ..four }, 0),
@@ -373,4 +389,9 @@ fn the_largest_groups_fit() {
     let star = Schedule::Star(Aggregators::new(1).unwrap());
     assert!(star.supports(Kind::AllReduce, 127) && !star.supports(Kind::AllReduce, 128));
     check_chunk(&star, &layout(Kind::AllReduce, 127, 0, 9, 1), 4, &mut exprs);
+    for size in [1, 8, 127] {
+        let hub = Schedule::Hub(Nodes::even(127, size).unwrap());
+        assert!(hub.supports(Kind::AllReduce, 127));
+        check_chunk(&hub, &layout(Kind::AllReduce, 127, 0, 9, 1), 4, &mut exprs);
+    }
 }

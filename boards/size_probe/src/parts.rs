@@ -37,6 +37,7 @@ fn schedule(ranks: u16) -> Option<Schedule> {
         6 => Schedule::HalvingDoubling,
         7 => Schedule::Star(Aggregators::new(any())?),
         8 => Schedule::Hierarchical(Nodes::new(&[any(), any(), any(), any()])?),
+        9 => Schedule::Hub(Nodes::new(&[any(), any(), any(), any()])?),
         _ => return None,
     })
 }

@@ -4,8 +4,10 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 use unisono::device::{Dpu, DpuSpec};
+use unisono::schedule::Nodes;
 use unisono::{
-    Avg, Call, DType, DeviceSpec, Error, Group, GroupBuilder, Kind, Order, Schedule, Sum, bf16,
+    Avg, Call, DType, DeviceSpec, Error, Group, GroupBuilder, Kind, Member, Order, Schedule, Sum,
+    bf16,
 };
 
 /// A hang guard: no call takes a thousandth of it on an idle machine.
@@ -140,6 +142,60 @@ fn a_board_can_be_a_rank() {
         let (mixed, cpus) = (work(&mut mixed).expect("mixed"), work(&mut cpus).expect("CPUs"));
         assert!(mixed == cpus, "{schedule:?}");
     }
+}
+
+/// Where nodes meet at a board, all ranks have the bits that they have with a CPU in its place; if
+/// the nodes are subtrees of the canonical tree, those of the reference.
+#[test]
+fn nodes_meet_at_a_board() {
+    const COUNT: usize = 10_001;
+    let board = start("dpu:qemu-aarch64", 5);
+    let want = |i: usize| (value(0, i) + value(1, i)) + (value(2, i) + value(3, i));
+    let want: Vec<u32> = (0..COUNT).map(|i| want(i).to_bits()).collect();
+    for nodes in [[0, 0, 1, 1], [0, 0, 0, 0], [0, 1, 1, 0], [0, 1, 1, 1]] {
+        let hub = Schedule::Hub(Nodes::new(&nodes).expect("four ranks"));
+        let canonical = hub.is_canonical(Kind::AllReduce, 4);
+        let order = if canonical { Order::Canonical } else { Order::Any };
+        let work = |builder: GroupBuilder| {
+            let builder = builder.schedule(hub.clone()).order(order).timeout(TIMEOUT);
+            let mut group = builder.build().expect("it joins");
+            group.run(through_a_hub::<COUNT>).expect("all calls")
+        };
+        let board = work(Group::builder().cpus(4).board(board.clone()));
+        assert!(board == work(Group::builder().cpus(4)), "{nodes:?}");
+        let as_wanted = board[..4].iter().all(|(sums, ..)| *sums == want);
+        assert_eq!(as_wanted, canonical, "{nodes:?}");
+    }
+}
+
+/// Calls of a member of four ranks and a hub; the last has no data.
+fn through_a_hub<const COUNT: usize>(
+    member: &mut Member,
+) -> Result<(Vec<u32>, Vec<u16>, Vec<u32>), Error> {
+    let rank = member.rank();
+    let mine = |count: usize| if rank < 4 { count } else { 0 };
+    let of = |kind, dtype, count: usize| Call::new(kind, dtype, count as u64);
+    let mut floats = tensor(rank, mine(COUNT));
+    let sum = Call { op: Some(Sum), ..of(Kind::AllReduce, DType::F32, COUNT) };
+    member.in_place(&sum, &mut floats)?;
+    // Sums of nodes travel in twice as many bytes.
+    let halves = tensor(rank, mine(COUNT));
+    let mut halves: Vec<bf16> = halves.into_iter().map(bf16::from_f32).collect();
+    let mean = Call { op: Some(Avg), ..of(Kind::AllReduce, DType::BF16, COUNT) };
+    member.in_place(&mean, &mut halves)?;
+    let mut part = vec![0f32; mine(777)];
+    let scatter = Call { op: Some(Sum), ..of(Kind::ReduceScatter, DType::F32, 777) };
+    member.apart(&scatter, &tensor(rank, mine(4 * 777)), &mut part)?;
+    let mut all = vec![0f32; mine(4 * 777)];
+    member.apart(&of(Kind::AllGather, DType::F32, 777), &part, &mut all)?;
+    let root = Call { root: 2, ..of(Kind::Broadcast, DType::F32, 4 * 777) };
+    // Only the root has what the root sends.
+    all.rotate_left(mine(usize::from(rank)));
+    member.in_place(&root, &mut all)?;
+    member.in_place(&Call { kind: Kind::Reduce, op: Some(Sum), ..root }, &mut all)?;
+    let halves = halves.iter().map(|x| x.to_bits()).collect();
+    // After a reduce, only the root's output says something.
+    Ok((bits(&floats), halves, if rank == 2 { bits(&all) } else { Vec::new() }))
 }
 
 /// A tensor that the board has no room for is an error at once on all ranks, that names the board;

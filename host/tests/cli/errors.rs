@@ -144,6 +144,7 @@ fn wrong_use() {
         (&["--window", "0"], "cannot build the group: a window must be 1 to 16 chunks"),
         (&["--chunk", "3B"], "a chunk of 3 bytes holds no element of f32"),
         (&["--algo", "hierarchical:9"], "a hierarchy of 9 nodes over 4 ranks is not possible"),
+        (&["--algo", "hub:9"], "a hub of 9 nodes over 4 ranks is not possible"),
         (&["--algo", "star:99"], "cannot build the group: 103 members; at most 64 threads fit"),
         (
             &["--timeout", "5"],

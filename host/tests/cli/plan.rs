@@ -58,7 +58,8 @@ fn a_slow_rank_owns_nothing() {
 
 #[test]
 fn aggregators_and_folds_count() {
-    let lists = ["--aggregators", "1", "--bandwidth", "1GB/s,1GB/s,1GB/s,1GB/s,40GB/s"];
+    let lists =
+        ["--nodes", "2", "--aggregators", "1", "--bandwidth", "1GB/s,1GB/s,1GB/s,1GB/s,40GB/s"];
     let json = forecast(&[&["-n", "4", "--sizes", "64M"][..], &lists].concat());
     assert_eq!(json["aggregators"], 1);
     let names: Vec<_> = json["sizes"][0]["schedules"]
@@ -67,7 +68,9 @@ fn aggregators_and_folds_count() {
         .iter()
         .filter_map(|s| s["name"].as_str())
         .collect();
-    assert!(names.contains(&"star") && names.contains(&"direct, best shares"), "{names:?}");
+    for name in ["star", "direct, best shares", "hierarchical", "hub"] {
+        assert!(names.contains(&name), "{name} is not among {names:?}");
+    }
     let slow = forecast(&["-n", "4", "--sizes", "64M", "--reduce-rate", "1GB/s"]);
     let seconds = |json: &serde_json::Value| {
         json["sizes"][0]["schedules"][0]["seconds"].as_f64().expect("a time")

@@ -38,6 +38,8 @@ fn every_canonical_schedule_gives_numpys_bits() {
         ("star:3", &["--chunk", "64KiB", "--window", "2"]),
         ("hierarchical", &["--chunk", "7"]),
         ("hierarchical:4", &["--window", "1"]),
+        ("hub", &["--chunk", "7"]),
+        ("hub:4", &["--window", "1"]),
     ] {
         let args = ["reduce", "--on", "cpu,cpu,cpu,cpu", "--op", "sum", "-o", "sum.safetensors"];
         let rest = ["--verify", "--algo", algo];

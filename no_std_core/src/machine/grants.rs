@@ -69,7 +69,10 @@ fn depth(cfg: &Config) -> u32 {
     let entries = entries(cfg).max(1);
     match cfg.schedule {
         // Sources are subtrees, possibly one of each level.
-        Schedule::Binomial | Schedule::HalvingDoubling | Schedule::Hierarchical(_) => {
+        Schedule::Binomial
+        | Schedule::HalvingDoubling
+        | Schedule::Hierarchical(_)
+        | Schedule::Hub(_) => {
             let levels = u32::from(cfg.layout.ranks).next_power_of_two().trailing_zeros();
             (entries - 1).min(levels + 1)
         }

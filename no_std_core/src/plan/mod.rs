@@ -46,8 +46,8 @@ use crate::layout::{Kind, Layout};
 use crate::schedule::{Aggregators, Nodes, Order, Owners, Schedule};
 use heapless::Vec;
 
-/// What [`candidates`] returns: about 2.4 KiB.
-pub type Candidates = Vec<Schedule, 9, u8>;
+/// What [`candidates`] returns: about 2.7 KiB.
+pub type Candidates = Vec<Schedule, 10, u8>;
 
 /// How fast one member is; what `probe` measures.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -182,8 +182,8 @@ fn lower_bound(layout: &Layout, dtype: DType, model: &[LinkModel]) -> f64 {
 }
 
 /// Everything worth comparing for a group: every schedule, the direct one with equal and with the
-/// [best shares](shares()), and the hierarchical one if `nodes` says where ranks live. Members of
-/// the model beyond `ranks` are aggregators.
+/// [best shares](shares()), and the hierarchical one, with and without a hub, if `nodes` says where
+/// ranks live. Members of the model beyond `ranks` are aggregators; the first may be a hub.
 ///
 /// Empty for a group that cannot be (no rank, too many members, a model that does not fit).
 #[must_use]
@@ -195,10 +195,13 @@ pub fn candidates(ranks: u16, model: &[LinkModel], nodes: Option<&Nodes>) -> Can
     let best = shares.owners().map(Schedule::Direct).filter(|best| equal.as_ref() != Some(best));
     let aggregators = model.len() - usize::from(ranks);
     let star = Aggregators::new(aggregators as u16).map(Schedule::Star);
-    let nodes = nodes.filter(|n| n.ranks() == ranks).cloned().map(Schedule::Hierarchical);
+    let nodes = nodes.filter(|n| n.ranks() == ranks);
+    let hub = nodes.filter(|_| aggregators > 0).cloned().map(Schedule::Hub);
+    let nodes = nodes.cloned().map(Schedule::Hierarchical);
     use Schedule::{Binomial, DoubleTree, HalvingDoubling, OneShot, Ring};
     let simple = [OneShot, HalvingDoubling, Binomial, Ring, DoubleTree];
-    for schedule in equal.into_iter().chain(best).chain(simple).chain(star).chain(nodes) {
+    let simple = simple.into_iter().chain(star).chain(nodes).chain(hub);
+    for schedule in equal.into_iter().chain(best).chain(simple) {
         // There is a place for each of them.
         let _ = all.push(schedule);
     }

@@ -17,6 +17,7 @@ pub(super) enum Code {
     HalvingDoubling,
     Star(u8),
     Hierarchical(Table),
+    Hub(Table),
 }
 
 /// Tables that belong to no schedule.
@@ -41,13 +42,23 @@ impl From<Schedule> for Code {
             Schedule::DoubleTree => Self::DoubleTree,
             Schedule::HalvingDoubling => Self::HalvingDoubling,
             Schedule::Star(aggregators) => Self::Star(aggregators.count() as u8),
-            Schedule::Hierarchical(nodes) => {
-                let mut table = Table::new();
-                let _ = table.extend_from_slice(nodes.node_of());
-                Self::Hierarchical(table)
-            }
+            Schedule::Hierarchical(nodes) => Self::Hierarchical(table_of(&nodes)),
+            Schedule::Hub(nodes) => Self::Hub(table_of(&nodes)),
         }
     }
+}
+
+fn table_of(nodes: &Nodes) -> Table {
+    let mut table = Table::new();
+    // As long as the nodes' own.
+    let _ = table.extend_from_slice(nodes.node_of());
+    table
+}
+
+fn nodes_of(table: &Table) -> Result<Nodes, CodeError> {
+    let mut node_of: Vec<u16, MEMBERS_MAX> = Vec::new();
+    node_of.extend(table.iter().map(|&node| u16::from(node)));
+    Nodes::new(&node_of).ok_or(CodeError)
 }
 
 impl TryFrom<Code> for Schedule {
@@ -64,11 +75,8 @@ impl TryFrom<Code> for Schedule {
             Code::DoubleTree => Self::DoubleTree,
             Code::HalvingDoubling => Self::HalvingDoubling,
             Code::Star(count) => Self::Star(Aggregators::new(count.into()).ok_or(CodeError)?),
-            Code::Hierarchical(table) => {
-                let mut node_of: Vec<u16, MEMBERS_MAX> = Vec::new();
-                node_of.extend(table.iter().map(|&node| u16::from(node)));
-                Self::Hierarchical(Nodes::new(&node_of).ok_or(CodeError)?)
-            }
+            Code::Hierarchical(table) => Self::Hierarchical(nodes_of(&table)?),
+            Code::Hub(table) => Self::Hub(nodes_of(&table)?),
         })
     }
 }

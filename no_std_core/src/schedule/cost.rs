@@ -4,7 +4,7 @@
 //! a short period. So a rank's bytes are the sum, over one period, of the elements in chunks of
 //! that class times what the class moves per element: no loop over chunks, whatever the count.
 
-use super::{Schedule, direct, double_tree, halving_doubling, hierarchical, one_shot};
+use super::{Schedule, direct, double_tree, halving_doubling, hierarchical, hub, one_shot};
 use super::{ring, star, tree, turns};
 use crate::dtype::DType;
 use crate::layout::{Kind, Layout};
@@ -96,6 +96,7 @@ impl Schedule {
             Self::HalvingDoubling => halving_doubling::flow(layout, chunk, rank),
             Self::Star(aggregators) => star::flow(*aggregators, layout, chunk, rank),
             Self::Hierarchical(nodes) => hierarchical::flow(nodes, layout, chunk, rank),
+            Self::Hub(nodes) => hub::flow(nodes, layout, chunk, rank),
         }
     }
 
@@ -169,6 +170,9 @@ impl Schedule {
             Self::Star(_) => 2,
             Self::Hierarchical(nodes) => {
                 (0..owners).map(|c| hierarchical::steps(nodes, layout, c)).max().unwrap_or(0)
+            }
+            Self::Hub(nodes) => {
+                (0..owners).map(|c| hub::steps(nodes, layout, c)).max().unwrap_or(0)
             }
         }
     }

@@ -120,7 +120,7 @@ impl Nodes {
     }
 
     /// The ranks of each node, in order.
-    fn groups(&self) -> impl Iterator<Item = &[u8]> {
+    pub(super) fn groups(&self) -> impl Iterator<Item = &[u8]> {
         let mut rest = &self.by_node[..];
         core::iter::from_fn(move || {
             let node = self.node(*rest.first()?);
@@ -136,7 +136,7 @@ impl Nodes {
     }
 
     /// The ranks of the node that `rank` lives on.
-    fn group_of(&self, rank: Rank) -> &[u8] {
+    pub(super) fn group_of(&self, rank: Rank) -> &[u8] {
         let node = self.node(rank as u8);
         let start = self.by_node.partition_point(|&r| self.node(r) < node);
         let end = self.by_node.partition_point(|&r| self.node(r) <= node);
@@ -144,13 +144,13 @@ impl Nodes {
     }
 
     /// The owner's place in its own node.
-    fn place(&self, owner: Rank) -> usize {
+    pub(super) fn place(&self, owner: Rank) -> usize {
         self.group_of(owner).iter().position(|&r| Rank::from(r) == owner).unwrap_or(0)
     }
 }
 
 /// The leader of a node for a chunk.
-fn leader(group: &[u8], owner: Rank, place: usize) -> Rank {
+pub(super) fn leader(group: &[u8], owner: Rank, place: usize) -> Rank {
     if contains(group, owner) {
         return owner;
     }
@@ -212,7 +212,7 @@ fn owner_route(nodes: &Nodes, layout: &Layout, owner: Rank, route: &mut Route<'_
 }
 
 /// The leaves of a node, in rank order.
-fn leaves(group: &[u8], rank: Rank, route: &mut Route<'_>) {
+pub(super) fn leaves(group: &[u8], rank: Rank, route: &mut Route<'_>) {
     for from in group.iter().copied().map(Rank::from) {
         if from == rank {
             route.own(0);
@@ -223,7 +223,7 @@ fn leaves(group: &[u8], rank: Rank, route: &mut Route<'_>) {
 }
 
 /// The ranks of a node but one.
-fn members(group: &[u8], but: Rank) -> impl Iterator<Item = Rank> {
+pub(super) fn members(group: &[u8], but: Rank) -> impl Iterator<Item = Rank> {
     group.iter().copied().map(Rank::from).filter(move |&r| r != but)
 }
 

@@ -12,6 +12,7 @@
 //! | halving-doubling | [`mod@halving_doubling`] | at most `2 ceil(log2 N)` | yes |
 //! | star | [`mod@star`] | 2 | yes |
 //! | hierarchical | [`mod@hierarchical`] | 4 | if the nodes are subtrees of the canonical tree |
+//! | hub | [`mod@hub`] | 4 | if the nodes are subtrees of the canonical tree |
 //!
 //! # Conventions that every route keeps
 //!
@@ -31,6 +32,7 @@ pub mod direct;
 pub mod double_tree;
 pub mod halving_doubling;
 pub mod hierarchical;
+pub mod hub;
 pub mod one_shot;
 mod owners;
 pub mod ring;
@@ -101,6 +103,8 @@ pub enum Schedule {
     Star(Aggregators),
     /// See [`mod@hierarchical`].
     Hierarchical(Nodes),
+    /// See [`mod@hub`].
+    Hub(Nodes),
 }
 
 impl Schedule {
@@ -116,6 +120,7 @@ impl Schedule {
             Self::HalvingDoubling => "halving-doubling",
             Self::Star(_) => "star",
             Self::Hierarchical(_) => "hierarchical",
+            Self::Hub(_) => "hub",
         }
     }
 
@@ -125,6 +130,7 @@ impl Schedule {
         let aggregators = match self {
             Self::Direct(owners) => owners.aggregators(),
             Self::Star(aggregators) => aggregators.count(),
+            Self::Hub(_) => 1,
             _ => 0,
         };
         ranks.saturating_add(aggregators)
@@ -142,7 +148,7 @@ impl Schedule {
         }
         let fits = match self {
             Self::Direct(owners) => owners.ranks() == ranks,
-            Self::Hierarchical(nodes) => nodes.ranks() == ranks,
+            Self::Hierarchical(nodes) | Self::Hub(nodes) => nodes.ranks() == ranks,
             _ => true,
         };
         let pattern = match kind {
@@ -165,7 +171,7 @@ impl Schedule {
             || ranks <= 2
             || match self {
                 Self::Ring | Self::DoubleTree => false,
-                Self::Hierarchical(nodes) => nodes.is_canonical(),
+                Self::Hierarchical(nodes) | Self::Hub(nodes) => nodes.is_canonical(),
                 _ => true,
             }
     }
@@ -175,7 +181,7 @@ impl Schedule {
     /// The route is empty for a rank that takes no part, and for arguments that make no sense (a
     /// collective that is not [supported](Self::supports), a rank or root outside the group), and
     /// for a barrier, which has no chunks.
-    /// Time: linear in the moves (hierarchical: in the ranks).
+    /// Time: linear in the moves (hierarchical, hub: in the ranks).
     pub fn route(&self, layout: &Layout, chunk: u64, rank: Rank, route: &mut Route<'_>) {
         let outside = rank >= self.members(layout.ranks);
         if outside || !self.accepts(layout) || layout.kind == Kind::Barrier {
@@ -197,6 +203,7 @@ impl Schedule {
             Self::HalvingDoubling => halving_doubling::route(layout, chunk, rank, route),
             Self::Star(aggregators) => star::route(*aggregators, layout, chunk, rank, route),
             Self::Hierarchical(nodes) => hierarchical::route(nodes, layout, chunk, rank, route),
+            Self::Hub(nodes) => hub::route(nodes, layout, chunk, rank, route),
         }
     }
 
@@ -212,6 +219,7 @@ impl Schedule {
             Self::Binomial | Self::HalvingDoubling => log2_ceil(ranks) + 1,
             Self::DoubleTree => ranks.min(3),
             Self::Hierarchical(nodes) => nodes.largest() + nodes.count() - 1,
+            Self::Hub(nodes) => nodes.largest().max(nodes.count()),
         }
     }
 
@@ -227,6 +235,7 @@ impl Schedule {
             Self::Binomial | Self::HalvingDoubling => 2 * log2_ceil(ranks) + 4,
             Self::DoubleTree => 8,
             Self::Hierarchical(nodes) => 2 * (nodes.largest() + nodes.count()),
+            Self::Hub(nodes) => 2 * nodes.largest().max(nodes.count()) + 2,
         };
         most.min(ROUTE_MAX as u16)
     }
@@ -244,6 +253,8 @@ impl Schedule {
             Self::Binomial | Self::DoubleTree => 2 * log2_ceil(n),
             // Every owner has a chunk.
             Self::Direct(_) | Self::HalvingDoubling | Self::Hierarchical(_) => self.members(n),
+            // Every rank leads in one, and there are as many as a chunk has steps.
+            Self::Hub(_) => n.max(4),
             // One is folded while the next one arrives.
             Self::OneShot => 2,
             Self::Star(aggregators) => aggregators.count().saturating_mul(2),
@@ -262,7 +273,9 @@ impl Schedule {
                 hash.number(owners.ranks()).number(owners.aggregators()).bytes(owners.table())
             }
             Self::Star(aggregators) => hash.number(aggregators.count()),
-            Self::Hierarchical(nodes) => hash.number(nodes.ranks()).bytes(nodes.node_of()),
+            Self::Hierarchical(nodes) | Self::Hub(nodes) => {
+                hash.number(nodes.ranks()).bytes(nodes.node_of())
+            }
             _ => hash,
         }
         .0
@@ -278,6 +291,7 @@ impl Schedule {
             Self::HalvingDoubling => 6,
             Self::Star(_) => 7,
             Self::Hierarchical(_) => 8,
+            Self::Hub(_) => 9,
         }
     }
 

@@ -26,6 +26,8 @@ pub fn schedules(n: u16) -> Vec<Schedule> {
     let lopsided: Vec<u16> = (0..n).map(|r| if r * r < n { 0 } else { r / 5 + 1 }).collect();
     let placed: [&[u16]; 2] = [&striped, &lopsided];
     all.extend(placed.map(|nodes| Schedule::Hierarchical(Nodes::new(nodes).unwrap())));
+    all.extend([1, 2, 4].iter().map(|&s| Schedule::Hub(Nodes::even(n, s).unwrap())));
+    all.extend(placed.map(|nodes| Schedule::Hub(Nodes::new(nodes).unwrap())));
     all
 }
 

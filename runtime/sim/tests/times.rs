@@ -27,6 +27,7 @@ fn schedules(n: u16) -> Vec<Schedule> {
     all.extend(Owners::equal(n).map(Schedule::Direct));
     all.extend(Aggregators::new(2).map(Schedule::Star));
     all.extend(Nodes::even(n, 2).map(Schedule::Hierarchical));
+    all.extend(Nodes::even(n, 2).map(Schedule::Hub));
     all
 }
 

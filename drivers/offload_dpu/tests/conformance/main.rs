@@ -33,7 +33,10 @@ fn as_aggregator(machine: &'static Machine) {
         weights.push(ranks.into());
         let owners = Owners::weighted(ranks, &weights).expect("a table");
         let more = all_of(&mut world, ranks, &Schedule::Direct(owners), &SIZES);
-        println!("{}: aggregator for {ranks} ranks: {calls} + {more} calls", machine.name);
+        // Nodes of two ranks meet at it.
+        let hub = Schedule::Hub(Nodes::even(ranks, 2).expect("nodes"));
+        let hub = all_of(&mut world, ranks, &hub, &SIZES);
+        println!("{}: aggregator for {ranks} ranks: {calls}+{more}+{hub} calls", machine.name);
         board = world.board;
     }
 }

@@ -6,7 +6,7 @@ mod world;
 
 use std::process::Command;
 use std::time::{Duration, Instant};
-use unisono_core::schedule::Owners;
+use unisono_core::schedule::{Nodes, Owners};
 use unisono_core::wire::frame::Abort;
 use unisono_core::{Kind, Schedule};
 use unisono_offload_dpu::serial::{Options, SerialBoard};
@@ -46,7 +46,9 @@ fn it_aggregates() {
         let mut world = SerialWorld::new(board, ranks, ranks, epoch);
         let star = call(Kind::AllReduce, ranks, 0).schedule;
         let calls = all_of(&mut world, ranks, &star, &SIZES);
-        println!("aggregator for {ranks} ranks: {calls} calls");
+        let hub = Schedule::Hub(Nodes::even(ranks, 2).expect("nodes"));
+        let hub = all_of(&mut world, ranks, &hub, &SIZES);
+        println!("aggregator for {ranks} ranks: {calls}+{hub} calls");
         board = world.board;
     }
 }

@@ -16,7 +16,7 @@ use unisono::{DType, DeviceSpec, Group, GroupBuilder, Order, ReduceOp, Schedule}
 
 /// Not a comment of the field: to rustdoc, the brackets would be links.
 const ALGO_HELP: &str = "Schedule: auto, ring, direct, one-shot, binomial, double-tree, \
-                         halving-doubling, star[:AGGREGATORS] or hierarchical[:NODES]";
+                         halving-doubling, star[:AGGREGATORS], hierarchical[:NODES] or hub[:NODES]";
 
 /// How a group works: shared by everything that runs one.
 #[derive(clap::Args, Clone, Debug)]
@@ -105,6 +105,8 @@ pub enum Algo {
     Star(u16),
     /// So many nodes.
     Hierarchical(u16),
+    /// So many nodes, and an aggregator where they meet.
+    Hub(u16),
 }
 
 const PLAIN: [&str; 6] =
@@ -131,8 +133,10 @@ impl FromStr for Algo {
             ("auto", None) => Ok(Self::Auto),
             ("star", n) => Ok(Self::Star(n.unwrap_or(1))),
             ("hierarchical", n) => Ok(Self::Hierarchical(n.unwrap_or(2))),
+            ("hub", n) => Ok(Self::Hub(n.unwrap_or(2))),
             _ => Err(format!(
-                "no such schedule; there are auto, {}, star[:AGGREGATORS], hierarchical[:NODES]",
+                "no such schedule; there are auto, {}, star[:AGGREGATORS], hierarchical[:NODES], \
+                 hub[:NODES]",
                 PLAIN.join(", ")
             )),
         }
@@ -160,6 +164,9 @@ impl Algo {
             Self::Hierarchical(nodes) => nodes_of(few, nodes)
                 .map(Schedule::Hierarchical)
                 .ok_or_else(|| refused(format!("a hierarchy of {nodes} nodes")))?,
+            Self::Hub(nodes) => nodes_of(few, nodes)
+                .map(Schedule::Hub)
+                .ok_or_else(|| refused(format!("a hub of {nodes} nodes")))?,
         }))
     }
 }
@@ -254,7 +261,8 @@ mod tests {
     fn algorithms_have_names() {
         assert_eq!("star".parse(), Ok(Algo::Star(1)));
         assert_eq!("hierarchical:4".parse(), Ok(Algo::Hierarchical(4)));
-        for wrong in ["", "rings", "ring:2", "star:0", "auto:1", "hierarchical:"] {
+        assert_eq!("hub".parse(), Ok(Algo::Hub(2)));
+        for wrong in ["", "rings", "ring:2", "star:0", "auto:1", "hierarchical:", "hub:0"] {
             assert!(wrong.parse::<Algo>().is_err(), "{wrong}");
         }
         for name in PLAIN {

@@ -19,6 +19,7 @@ Examples:
   unisono plan -n 4 --bandwidth 100Gbit/s,100Gbit/s,100Gbit/s,25Gbit/s
   unisono plan -n 4 --aggregators 2 --bandwidth 1GB/s,1GB/s,1GB/s,1GB/s,4GB/s,4GB/s
   unisono plan -n 8 --nodes 2 --order any --kind reduce-scatter --json
+  unisono plan -n 8 --nodes 4 --aggregators 1
 
 A message takes alpha plus its bytes over the bandwidth; each rank sends and receives at the same
 time and folds what it receives at its reduce rate. Lists have one value a member, ranks first, then
@@ -34,7 +35,7 @@ pub struct PlanArgs {
     /// Members without data that fold for the others
     #[arg(long, value_name = "K", default_value_t = 0)]
     aggregators: u16,
-    /// Nodes of consecutive ranks, for the hierarchical schedule
+    /// Nodes of consecutive ranks, for the hierarchical schedule and, with an aggregator, the hub
     #[arg(long, value_name = "NODES")]
     nodes: Option<u16>,
     /// Sizes of the tensor

@@ -242,6 +242,7 @@ mod tests {
         let mut all = vec![Schedule::Binomial, Schedule::HalvingDoubling, Schedule::OneShot];
         all.extend(Owners::equal(7).map(Schedule::Direct));
         all.extend(Nodes::even(7, 4).map(Schedule::Hierarchical));
+        all.extend(Nodes::even(7, 4).map(Schedule::Hub));
         for schedule in all {
             assert!(schedule.is_canonical(Kind::AllReduce, 7), "{schedule}");
             for op in [ReduceOp::Sum, ReduceOp::Avg, ReduceOp::PreMulSum] {

@@ -173,6 +173,10 @@ fn draw_schedule(rng: &mut Rng, kind: Kind, ranks: u16, aggregators: u16) -> Sch
     all.extend(Nodes::even(ranks, size).map(Schedule::Hierarchical));
     let nodes: Vec<u16> = (0..ranks).map(|_| rng.below(3) as u16).collect();
     all.extend(Nodes::new(&nodes).map(Schedule::Hierarchical));
+    if aggregators > 0 {
+        all.extend(Nodes::even(ranks, size).map(Schedule::Hub));
+        all.extend(Nodes::new(&nodes).map(Schedule::Hub));
+    }
     all.retain(|s| s.supports(kind, ranks) && usize::from(s.members(ranks)) <= MEMBERS_MAX);
     rng.pick(&all).clone()
 }
