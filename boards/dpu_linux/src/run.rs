@@ -48,7 +48,8 @@ pub fn run(path: Option<&CStr>, mut round: impl FnMut()) -> ! {
     let region = loop {
         match Region::open(window.clone()) {
             Ok(region) => break region,
-            Err(RegionError::NoRegion) => backoff.wait(),
+            // A host of another version sees this program's; the next host may be of the right one.
+            Err(RegionError::NoRegion | RegionError::Abi { .. }) => backoff.wait(),
             Err(_) => exit(WINDOW_ABI),
         }
     };

@@ -16,6 +16,14 @@ use unisono_link_window::Window;
 #[macro_export]
 macro_rules! start {
     ($round:expr) => {
+        $crate::start_with!(|path| $crate::run(path, $round));
+    };
+}
+
+/// Makes the program's entry: what `$run` does with the program's first argument, for ever.
+#[macro_export]
+macro_rules! start_with {
+    (|$path:ident| $run:expr) => {
         core::arch::global_asm!(
             ".global _start",
             "_start:",
@@ -29,8 +37,8 @@ macro_rules! start {
 
         extern "C" fn main(stack: *const usize) -> ! {
             // SAFETY: the entry's stack pointer, as the kernel has set it.
-            let path = unsafe { $crate::sys::first_argument(stack) };
-            $crate::run(path, $round)
+            let $path = unsafe { $crate::sys::first_argument(stack) };
+            $run
         }
     };
 }

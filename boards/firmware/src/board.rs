@@ -53,6 +53,17 @@ pub trait Board {
     /// Tensor memory for the role of a rank: address and bytes.
     fn memory(&self) -> (HostPtr, u32);
 
+    /// Has the host cut the line? Then the member leaves its group and asks for the next line
+    /// ([`Board::renew`]). Wires are never cut.
+    fn is_cut(&self) -> bool {
+        false
+    }
+
+    /// Takes up the line to the next host; false while there is none.
+    fn renew(&mut self) -> bool {
+        true
+    }
+
     /// Called once a round: drives what the board has beside links (a network card), shows the host
     /// that it is alive, moves log bytes on ([`crate::log::take`]). True if there was work.
     fn turn(&mut self) -> bool;

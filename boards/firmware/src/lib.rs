@@ -11,6 +11,7 @@
 //! * `udp` and `virtio` (feature `udp`): such a board whose links go over a network card;
 //! * [`probe`]: what a counter of instructions looks at;
 //! * [`Backoff`]: how a loop waits that has nothing to do;
+//! * [`Signals`]: pins for status and attention;
 //! * [`panicked`]: the last words.
 //!
 //! Nothing here allocates, and no input makes it panic.
@@ -29,6 +30,7 @@ mod member;
 mod memory;
 pub mod probe;
 mod rate;
+mod signals;
 #[cfg(feature = "udp")]
 pub mod udp;
 #[cfg(feature = "udp")]
@@ -42,3 +44,4 @@ pub use line::{Line, Room};
 pub use log::panicked;
 pub use member::Member;
 pub use rate::Rates;
+pub use signals::Signals;

@@ -36,6 +36,14 @@ impl<'a> Line<'a> {
         [0; CODED]
     }
 
+    /// Forgets what has come in and what was to go out: another host is there.
+    pub fn reset(&mut self) {
+        self.reader.clear();
+        self.input.clear();
+        self.out.clear();
+        self.left = 0;
+    }
+
     /// May a message be sent? There is room for one.
     #[must_use]
     pub fn is_free(&self) -> bool {
@@ -186,6 +194,20 @@ mod tests {
         assert_eq!(status, (ToBoard::Status, Vec::new()));
         assert!(garbled <= 2);
         assert_eq!(line.pull(&mut port), None);
+    }
+
+    #[test]
+    fn a_part_of_a_message_is_forgotten_with_its_host() {
+        let mut room = Line::room();
+        let (mut line, mut port) = (Line::new(&mut room), Port::default());
+        port.to_board.extend(&coded(&ToBoard::Write { at: 3 }, &[9; 40])[..20]);
+        line.send(&FromBoard::Content { at: 5 }, &[4; 100]);
+        assert_eq!(line.pull(&mut port), None);
+        line.reset();
+        port.to_board.extend(coded(&ToBoard::Status, &[]));
+        assert_eq!(line.pull(&mut port), Some(Ok((ToBoard::Status, Vec::new()))));
+        port.room = 200;
+        assert!(line.is_free() && !line.push(&mut port));
     }
 
     #[test]

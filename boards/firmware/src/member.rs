@@ -53,6 +53,16 @@ impl<'a, B: Board, const C: usize, const W: usize, const R: usize, const P: usiz
         self.board.descr()
     }
 
+    /// Is it in a group?
+    pub const fn is_member(&self) -> bool {
+        self.group.is_some()
+    }
+
+    /// Has it a message for its host that has not left?
+    pub fn has_news(&self) -> bool {
+        !self.line.is_free()
+    }
+
     /// Does what can be done now; false if there was nothing.
     pub fn step(&mut self) -> bool {
         let worked = self.round();
@@ -61,6 +71,9 @@ impl<'a, B: Board, const C: usize, const W: usize, const R: usize, const P: usiz
     }
 
     fn round(&mut self) -> bool {
+        if self.board.is_cut() && !self.renew() {
+            return false;
+        }
         let mut worked = self.board.turn();
         worked |= self.line.push(self.board.line());
         if self.line.is_free() {
@@ -74,6 +87,13 @@ impl<'a, B: Board, const C: usize, const W: usize, const R: usize, const P: usiz
             group.engine.handle_time(self.board.now());
         }
         worked
+    }
+
+    /// Forgets a host that is gone; false while there is no other.
+    fn renew(&mut self) -> bool {
+        self.leave();
+        self.line.reset();
+        self.board.renew()
     }
 
     /// Tells the host of a call that is over.

@@ -252,6 +252,14 @@ where
         self.board.memory()
     }
 
+    fn is_cut(&self) -> bool {
+        self.board.is_cut()
+    }
+
+    fn renew(&mut self) -> bool {
+        self.board.renew()
+    }
+
     fn turn(&mut self) -> bool {
         // Also without a group: the network asks who is there.
         if let Ok(mut stack) = self.network.stack.try_borrow_mut() {

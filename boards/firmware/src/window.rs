@@ -1,4 +1,6 @@
 //! A board whose line to the host, links, log and tensor memory are areas of one window.
+//!
+//! The window stays, hosts come and go: each lays out a region of its own.
 
 use crate::board::{Board, Descr};
 use crate::log;
@@ -32,11 +34,41 @@ pub trait Platform {
 pub struct WindowBoard<P: Platform> {
     platform: P,
     region: Region,
-    pipes: Pipes<P::Bus>,
-    log: PipeWriter<P::Bus>,
+    /// It uses the region. Otherwise it waits for the next one.
+    attached: bool,
+    areas: Areas<P::Bus>,
     scratch: (HostPtr, u32),
-    memory: (HostPtr, u32),
+}
+
+/// What a board uses of its region.
+#[derive(Debug)]
+struct Areas<B> {
+    pipes: Pipes<B>,
+    log: PipeWriter<B>,
+    /// None of its own: zero bytes.
+    memory: Option<(HostPtr, u32)>,
     payload_max: u32,
+}
+
+impl<B: Bus + Default> Areas<B> {
+    fn new(region: &Region) -> Result<Self, RegionError> {
+        let from = PipeReader::new(region, |a| matches!(a, Area::ToBoard(_)), B::default())?;
+        let to = PipeWriter::new(region, |a| matches!(a, Area::ToHost(_)), B::default())?;
+        let log = log_pipe(region)?;
+        let link = region.find(|area| matches!(area, Area::Link { .. }));
+        let payload_max = match link {
+            Ok((Area::Link { shape, .. }, _)) => shape.slot_bytes,
+            _ => 0,
+        };
+        let memory = match region.find(|area| matches!(area, Area::Memory(_))) {
+            Ok((Area::Memory(bytes), at)) => {
+                let start = region.window().span(at, bytes as usize);
+                Some((HostPtr::new(start.ok_or(RegionError::Missing)?.as_ptr()), bytes))
+            }
+            _ => None,
+        };
+        Ok(Self { pipes: Pipes { from, to }, log, memory, payload_max })
+    }
 }
 
 impl<P: Platform> WindowBoard<P> {
@@ -54,24 +86,8 @@ impl<P: Platform> WindowBoard<P> {
         region: Region,
         scratch: (HostPtr, u32),
     ) -> Result<Self, RegionError> {
-        let bus = P::Bus::default;
-        let from = PipeReader::new(&region, |a| matches!(a, Area::ToBoard(_)), bus())?;
-        let to = PipeWriter::new(&region, |a| matches!(a, Area::ToHost(_)), bus())?;
-        let log = log_pipe(&region)?;
-        let link = region.find(|area| matches!(area, Area::Link { .. }));
-        let payload_max = match link {
-            Ok((Area::Link { shape, .. }, _)) => shape.slot_bytes,
-            _ => 0,
-        };
-        let memory = match region.find(|area| matches!(area, Area::Memory(_))) {
-            Ok((Area::Memory(bytes), at)) => {
-                let start = region.window().span(at, bytes as usize);
-                (HostPtr::new(start.ok_or(RegionError::Missing)?.as_ptr()), bytes)
-            }
-            _ => (scratch.0, 0),
-        };
-        let pipes = Pipes { from, to };
-        Ok(Self { platform, region, pipes, log, scratch, memory, payload_max })
+        let areas = Areas::new(&region)?;
+        Ok(Self { platform, region, attached: true, areas, scratch })
     }
 }
 
@@ -97,7 +113,7 @@ impl<P: Platform> Board for WindowBoard<P> {
     }
 
     fn line(&mut self) -> &mut Self::Line {
-        &mut self.pipes
+        &mut self.areas.pipes
     }
 
     fn device(&mut self) -> P::Device {
@@ -113,7 +129,7 @@ impl<P: Platform> Board for WindowBoard<P> {
     }
 
     fn payload_max(&self) -> u32 {
-        self.payload_max
+        self.areas.payload_max
     }
 
     fn scratch(&self, call: usize) -> (HostPtr, u32) {
@@ -122,18 +138,41 @@ impl<P: Platform> Board for WindowBoard<P> {
     }
 
     fn memory(&self) -> (HostPtr, u32) {
-        self.memory
+        self.areas.memory.unwrap_or((self.scratch.0, 0))
+    }
+
+    fn is_cut(&self) -> bool {
+        !self.attached || self.region.is_withdrawn()
+    }
+
+    fn renew(&mut self) -> bool {
+        if self.attached {
+            self.region.detach();
+            self.attached = false;
+        }
+        // What cannot be used is not attached to: its host is told by the board's line, and another
+        // one may come.
+        let Ok(region) = Region::open(self.region.window().clone()) else { return false };
+        match Areas::new(&region) {
+            Ok(areas) => {
+                self.areas = areas;
+                self.attached = true;
+            }
+            Err(_) => region.detach(),
+        }
+        self.region = region;
+        self.attached
     }
 
     fn turn(&mut self) -> bool {
         self.region.beat();
         let mut bytes = [0; 64];
         // Bytes stay in the ring until there is room for all of them.
-        if self.log.room().is_ok_and(|room| room < bytes.len()) {
+        if self.areas.log.room().is_ok_and(|room| room < bytes.len()) {
             return false;
         }
         let n = log::take(&mut bytes);
         let taken = bytes.get(..n).unwrap_or(&[]);
-        n > 0 && self.log.put(taken).is_ok()
+        n > 0 && self.areas.log.put(taken).is_ok()
     }
 }

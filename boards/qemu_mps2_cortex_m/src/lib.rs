@@ -10,6 +10,7 @@
 
 mod board;
 pub mod clock;
+pub mod led;
 mod store;
 pub mod uart;
 

@@ -9,10 +9,11 @@ use cortex_m::peripheral::NVIC;
 use cortex_m_rt::{entry, exception};
 use embedded_io::Write;
 use qemu_mps2_cortex_m_board::clock::{SysTick, handle_tick};
+use qemu_mps2_cortex_m_board::led::Led;
 use qemu_mps2_cortex_m_board::uart::{self, Uart};
 use qemu_mps2_cortex_m_board::{Blocks, BoardMember, LinkLine, Memory, Mps2, Parts, blocks};
 use static_cell::{ConstStaticCell, StaticCell};
-use unisono_firmware::{Line, Member, Room, build_id, log};
+use unisono_firmware::{Line, Member, Room, Signals, build_id, log};
 use unisono_link_serial::Line as SerialLine;
 
 static MEMORY: ConstStaticCell<Memory> = ConstStaticCell::new(Memory::new());
@@ -48,8 +49,11 @@ fn main() -> ! {
         build: build_id(note()),
     };
     let member = MEMBER.init_with(|| Member::new(Mps2::new(parts), Line::new(ROOM.take())));
+    // SAFETY: interrupts leave the LEDs alone.
+    let mut signals = unsafe { Signals::new(Led::new(0), Led::new(1)) };
     defmt::info!("started");
     loop {
+        signals.show(member.is_member(), member.has_news());
         if !member.step() {
             uart::wait();
         }

@@ -18,6 +18,14 @@ impl Window {
         Self::map(&OpenOptions::new().read(true).write(true).open(path)?)
     }
 
+    /// Maps the first `bytes` bytes of an open file, which has as many. The file need not stay open.
+    ///
+    /// # Errors
+    /// If it is not open for reading and writing, or cannot be mapped.
+    pub fn part(file: &File, bytes: usize) -> io::Result<Self> {
+        Self::keep(MmapOptions::new().len(bytes).map_raw(file)?)
+    }
+
     /// Makes a file of `bytes` zeros and maps it.
     ///
     /// # Errors

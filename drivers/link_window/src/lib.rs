@@ -13,7 +13,7 @@
 //! ```text
 //! 0     magic "UNSW", ABI version, bytes of the region, entries of the table
 //! 64    the host's line: [magic, ABI version, heartbeat]
-//! 128   the board's line: the same
+//! 128   the board's line: the same, and its attachment (0: it uses no region)
 //! 256   the table: entries of 32 bytes
 //!         kind (1 link, 2 control to the board, 3 control to the host, 4 log, 5 memory),
 //!         peer, offset, bytes, then for a link: channels, units of a ring, slots, bytes of a slot
@@ -22,6 +22,10 @@
 //!
 //! The lines stay where they are in every version, so that two sides of different versions can
 //! still tell each other so.
+//!
+//! A board outlives its hosts. The next one zeroes the region's magic and waits until the board's
+//! attachment is 0 before it writes anything else; the board looks at the magic in every round, and
+//! when it attaches, once more after it has said so.
 //!
 //! A link's area has a line for each side (word 0: 1 open, 2 closed), then for each direction and
 //! channel, written by the sender unless said otherwise:
@@ -78,6 +82,7 @@ mod bus;
 mod file;
 mod link;
 mod pipe;
+mod presence;
 mod region;
 mod ring;
 mod window;

@@ -4,7 +4,7 @@ use crate::window::Window;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 /// Version of layout and rings.
-pub const ABI: u32 = 1;
+pub const ABI: u32 = 2;
 /// Where the first area lies.
 pub const AREAS_AT: usize = 4096;
 /// Most entries of the table.
@@ -12,7 +12,7 @@ pub const ENTRIES_MAX: usize = (AREAS_AT - TABLE_AT) / ENTRY;
 /// Most payload slots of one channel and direction.
 pub const SLOTS_MAX: u16 = 64;
 
-const MAGIC: u32 = u32::from_le_bytes(*b"UNSW");
+pub(crate) const MAGIC: u32 = u32::from_le_bytes(*b"UNSW");
 const TABLE_AT: usize = 256;
 const ENTRY: usize = 32;
 /// Everything starts on a cache line.
@@ -41,7 +41,7 @@ impl Side {
     }
 
     /// Where its line is in the region.
-    const fn line(self) -> usize {
+    pub(crate) const fn line(self) -> usize {
         LINE * (1 + self as usize)
     }
 
@@ -194,13 +194,14 @@ pub enum RegionError {
 /// A window that has been laid out.
 #[derive(Clone, Debug)]
 pub struct Region {
-    window: Window,
-    entries: usize,
-    side: Side,
+    pub(crate) window: Window,
+    pub(crate) entries: usize,
+    pub(crate) side: Side,
 }
 
 impl Region {
-    /// Lays the window out, everything zeroed, and opens it for the board. The host does this.
+    /// Lays the window out, everything zeroed, and opens it for the board. The host does this,
+    /// while no board is attached ([`Region::withdraw`]).
     ///
     /// # Errors
     /// [`RegionError::Room`], or [`RegionError::Table`] with the area that cannot be.
@@ -245,29 +246,38 @@ impl Region {
         Ok(needed)
     }
 
-    /// Opens a region that the host has laid out; says in the board's line who is there.
+    /// Opens a region that the host has laid out, and attaches to it; says in the board's line who
+    /// is there, and that it is alive. The board uses it until the host withdraws it
+    /// ([`Region::is_withdrawn`]), then lets go of it ([`Region::detach`]).
     ///
     /// # Errors
     /// [`RegionError::NoRegion`] (try again), or what is wrong with it.
     pub fn open(window: Window) -> Result<Self, RegionError> {
-        let get = |at| window.word(at).map_or(0, |word| word.load(Acquire));
-        let region = Self { window: window.clone(), entries: 0, side: Side::Board };
+        let region = Self { window, entries: 0, side: Side::Board };
         // Also a host of another version is to learn this side's.
         region.announce();
-        if get(0) != MAGIC {
-            return Err(RegionError::NoRegion);
+        region.beat();
+        region.attach()?;
+        match region.entries() {
+            Ok(entries) => Ok(Self { entries, ..region }),
+            Err(why) => {
+                region.detach();
+                Err(why)
+            }
         }
-        if get(4) != ABI {
-            return Err(RegionError::Abi { theirs: get(4) });
+    }
+
+    /// Entries of the table, if this side can read it.
+    fn entries(&self) -> Result<usize, RegionError> {
+        let get = |at| self.window.word(at).map_or(0, |word| word.load(Acquire));
+        let (theirs, needed, entries) = (get(4), get(8) as u64, get(12) as usize);
+        let bytes = self.window.bytes();
+        match theirs {
+            ABI if needed > bytes as u64 => Err(RegionError::Room { needed, bytes }),
+            ABI if entries > ENTRIES_MAX => Err(RegionError::Table { entry: entries }),
+            ABI => Ok(entries),
+            theirs => Err(RegionError::Abi { theirs }),
         }
-        let (bytes, entries) = (get(8) as usize, get(12) as usize);
-        if bytes > window.bytes() {
-            return Err(RegionError::Room { needed: bytes as u64, bytes: window.bytes() });
-        }
-        if entries > ENTRIES_MAX {
-            return Err(RegionError::Table { entry: entries });
-        }
-        Ok(Self { entries, ..region })
     }
 
     /// This side.
@@ -332,42 +342,12 @@ impl Region {
         }
         Ok(())
     }
-
-    /// Says in this side's line who is there.
-    fn announce(&self) {
-        let line = self.side.line();
-        set(&self.window, line + 4, ABI);
-        if let Some(magic) = self.window.word(line) {
-            magic.store(MAGIC, Release);
-        }
-    }
-
-    /// The ABI version of the other side; `None` while nobody has opened it.
-    #[must_use]
-    pub fn other_abi(&self) -> Option<u32> {
-        let line = self.side.other().line();
-        let there = self.window.word(line)?.load(Acquire) == MAGIC;
-        there.then(|| self.window.word(line + 4).map_or(0, |abi| abi.load(Relaxed)))
-    }
-
-    /// Shows that this side is alive.
-    pub fn beat(&self) {
-        if let Some(beats) = self.window.word(self.side.line() + 8) {
-            beats.store(beats.load(Relaxed).wrapping_add(1), Relaxed);
-        }
-    }
-
-    /// A number that changes as long as the other side is alive.
-    #[must_use]
-    pub fn other_beats(&self) -> u32 {
-        self.window.word(self.side.other().line() + 8).map_or(0, |beats| beats.load(Relaxed))
-    }
 }
 
 /// The board may have announced itself before the host lays the region out.
 const BOARD_LINE: core::ops::Range<usize> = 2 * LINE..3 * LINE;
 
-fn set(window: &Window, at: usize, value: u32) {
+pub(crate) fn set(window: &Window, at: usize, value: u32) {
     if let Some(word) = window.word(at) {
         word.store(value, Relaxed);
     }

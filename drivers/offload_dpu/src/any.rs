@@ -22,8 +22,8 @@ pub trait AnyBoard: Send {
     /// What the board is and can do.
     fn identity(&self) -> &Identity;
 
-    /// Process id of its machine.
-    fn pid(&self) -> u32;
+    /// Process id of its machine, if it was started here.
+    fn pid(&self) -> Option<u32>;
 
     /// Do its links carry packets, that is, do they have to be polled between calls?
     fn has_packets(&self) -> bool;
@@ -79,7 +79,7 @@ macro_rules! any_board {
                 self.identity()
             }
 
-            fn pid(&self) -> u32 {
+            fn pid(&self) -> Option<u32> {
                 self.pid()
             }
 

@@ -1,8 +1,9 @@
-//! A board that has been started.
+//! A board behind a window that has been started.
 
+use crate::attach::Held;
 use crate::error::{BoardError, Problem};
 use crate::image::Image;
-use crate::keeper::{Keeper, Watch, WindowSigns};
+use crate::keeper::{Keeper, Process, Watch, WindowSigns};
 use crate::machine::Machine;
 use crate::talk::Talk;
 use std::fs::File;
@@ -61,15 +62,17 @@ impl Options {
             silence: Duration::from_secs(10),
         }
     }
-
-    fn areas(&self) -> Vec<Area> {
-        let pipes = [Area::ToBoard(CONTROL), Area::ToHost(CONTROL), Area::Log(LOG)];
-        let links = (0..self.peers).map(|peer| Area::Link { peer, shape: self.shape });
-        pipes.into_iter().chain(links).chain([Area::Memory(self.memory)]).collect()
-    }
 }
 
-/// A board that runs. Dropping it ends it.
+/// What a region has for so many peers, with so much tensor memory.
+pub(crate) fn areas(peers: u16, shape: Shape, memory: u32) -> Vec<Area> {
+    let pipes = [Area::ToBoard(CONTROL), Area::ToHost(CONTROL), Area::Log(LOG)];
+    let links = (0..peers).map(|peer| Area::Link { peer, shape });
+    pipes.into_iter().chain(links).chain([Area::Memory(memory)]).collect()
+}
+
+/// A board that runs. Dropping it ends one that was started, and lets go of one that was attached
+/// to.
 pub struct Board {
     name: String,
     region: Region,
@@ -78,8 +81,25 @@ pub struct Board {
     /// Where its tensor memory is.
     memory: (usize, u32),
     member: bool,
-    /// Holds the window's file.
-    _folder: TempDir,
+    /// Last: the window goes when nobody uses it any more.
+    _hold: Hold,
+}
+
+/// What has to be kept for as long as the board.
+pub(crate) enum Hold {
+    /// The window's file, which is this board's alone.
+    Folder(#[expect(dead_code, reason = "its end deletes it")] TempDir),
+    /// The window of a board that stays.
+    Window(#[expect(dead_code, reason = "its end gives it back")] Held),
+}
+
+/// A window that has been laid out, and who is behind it.
+pub(crate) struct Line {
+    pub name: String,
+    pub region: Region,
+    pub keeper: Keeper,
+    pub patience: Duration,
+    pub hold: Hold,
 }
 
 impl Board {
@@ -93,41 +113,54 @@ impl Board {
     }
 
     fn try_start(options: &Options) -> Result<Self, Problem> {
-        let name = options.machine.name;
+        let name = options.machine.name.to_owned();
         let image = Image::read(options.machine, &options.image)?;
         let build = image.build();
-        let areas = options.areas();
+        let areas = areas(options.peers, options.shape, options.memory);
         let bytes = Region::needed(&areas)?.next_power_of_two().max(WINDOW_MIN);
         let window = |why: std::io::Error| Problem::Window { bytes, why: why.to_string() };
         let folder = folder().map_err(window)?;
         let file = folder.path().join("window");
         let region = Region::format(Window::create(&file, bytes).map_err(window)?, &areas)?;
-        let from = PipeReader::new(&region, |a| matches!(a, Area::ToHost(_)), Coherent)?;
-        let to = PipeWriter::new(&region, |a| matches!(a, Area::ToBoard(_)), Coherent)?;
-        let memory = region.find(|area| matches!(area, Area::Memory(_)))?.1;
         let stderr = folder.path().join("stderr");
         let child = spawn(options, &file, &stderr, bytes)?;
         let keeper = Keeper::new(Watch {
-            name: name.to_owned(),
-            child,
+            name: name.clone(),
+            process: Some(Process { child, stderr }),
             signs: Box::new(WindowSigns::new(region.clone())),
-            table: image.into_table(),
-            stderr,
             silence: options.silence,
         });
-        let mut talk = Talk::new(Pipes { from, to }, keeper, options.patience);
-        let end = Instant::now() + options.patience;
+        keeper.read_log(image.into_table());
+        let hold = Hold::Folder(folder);
+        let line = Line { name, region, keeper, patience: options.patience, hold };
+        Ok(Self::greet(line, Some(build))?.0)
+    }
+
+    /// Meets the board behind a window; which image it runs, if not this one.
+    pub(crate) fn greet(line: Line, build: Option<u64>) -> Result<(Self, u64), Problem> {
+        let Line { name, region, keeper, patience, hold } = line;
+        let from = PipeReader::new(&region, |a| matches!(a, Area::ToHost(_)), Coherent)?;
+        let to = PipeWriter::new(&region, |a| matches!(a, Area::ToBoard(_)), Coherent)?;
+        let memory = match region.find(|area| matches!(area, Area::Memory(_)))? {
+            (Area::Memory(bytes), at) => (at, bytes),
+            (_, at) => (at, 0),
+        };
+        let mut talk = Talk::new(Pipes { from, to }, keeper, patience);
+        let end = Instant::now() + patience;
         loop {
             match region.other_abi() {
                 Some(ABI) => break,
                 Some(theirs) => return Err(RegionError::Abi { theirs }.into()),
-                None => talk.rest("a greeting", end, options.patience)?,
+                None => talk.rest("a greeting", end, patience)?,
             }
         }
-        let identity = talk.greet(build)?;
-        let memory = (memory, options.memory);
-        let name = name.to_owned();
-        Ok(Self { name, region, talk, identity, memory, member: false, _folder: folder })
+        let (build, identity) = talk.greet(build)?;
+        Ok((Self { name, region, talk, identity, memory, member: false, _hold: hold }, build))
+    }
+
+    /// How the board's log is read.
+    pub(crate) const fn keeper(&self) -> &Keeper {
+        self.talk.alive()
     }
 
     /// The board's name here.
@@ -142,9 +175,9 @@ impl Board {
         &self.identity
     }
 
-    /// Process id of its machine.
+    /// Process id of its machine, if it was started here.
     #[must_use]
-    pub const fn pid(&self) -> u32 {
+    pub const fn pid(&self) -> Option<u32> {
         self.talk.alive().pid()
     }
 

@@ -43,6 +43,14 @@ pub enum Problem {
         /// Why not.
         why: String,
     },
+    /// There is no window to attach to.
+    #[error("cannot attach to {}: {why}", .path.display())]
+    Attach {
+        /// Where it was looked for.
+        path: PathBuf,
+        /// Why not, and what to do.
+        why: String,
+    },
     /// The region in the window cannot be used.
     #[error(transparent)]
     Region(#[from] RegionError),

@@ -27,10 +27,22 @@ impl Image {
     /// # Errors
     /// [`Problem::Image`].
     pub fn read(machine: &Machine, path: &Path) -> Result<Self, Problem> {
+        Self::open(path, Some(machine))
+    }
+
+    /// The image with this build id, if one of these folders has it.
+    #[must_use]
+    pub fn find(folders: &[PathBuf], build: u64) -> Option<Self> {
+        let entries = folders.iter().filter_map(|folder| std::fs::read_dir(folder).ok()).flatten();
+        let mut images = entries.filter_map(|entry| Self::open(&entry.ok()?.path(), None).ok());
+        images.find(|image| image.build == build)
+    }
+
+    fn open(path: &Path, machine: Option<&Machine>) -> Result<Self, Problem> {
         let wrong = |why: String| Problem::Image { path: path.to_owned(), why };
         let bytes = std::fs::read(path).map_err(|e| wrong(e.to_string()))?;
         let (elf, id) = head(&bytes).map_err(|e| wrong(format!("not an ELF file ({e})")))?;
-        if elf != machine.elf {
+        if let Some(machine) = machine.filter(|machine| machine.elf != elf) {
             return Err(wrong(format!("built for ELF machine {elf}, not {}", machine.elf)));
         }
         let build = id.first_chunk().map(|id| u64::from_be_bytes(*id));

@@ -1,11 +1,11 @@
-//! The thread that watches a board: its process, its signs of life, its log.
+//! The thread that watches a board: its process if it has one, its signs of life, its log.
 
 use crate::talk::Alive;
 use defmt_decoder::{DecodeError, Frame, StreamDecoder, Table};
 use std::path::PathBuf;
 use std::process::Child;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use unisono_link_window::{Area, Coherent, PipeReader, Region};
@@ -16,25 +16,33 @@ const PERIOD: Duration = Duration::from_millis(2);
 const TAIL: usize = 400;
 
 /// What the thread and the board's owner share.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Shared {
     stop: AtomicBool,
     /// `gone` is told.
     over: AtomicBool,
     gone: Mutex<Option<String>>,
+    /// What is needed to read its log, once it is known; `None` if there is nothing to read. Until
+    /// then the log waits.
+    table: OnceLock<Option<Table>>,
 }
 
-/// A board that is being watched. Dropping it ends the board.
-#[derive(Debug)]
+/// A board that is being watched. Dropping it ends the board, if it was started here.
 pub struct Keeper {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
-    pid: u32,
+    pid: Option<u32>,
 }
 
 /// Says whether a board is gone; for links that do not notice it by themselves.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Life(Arc<Shared>);
+
+impl std::fmt::Debug for Life {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Life").field(&!self.is_over()).finish()
+    }
+}
 
 impl Life {
     /// Is it gone?
@@ -52,6 +60,11 @@ pub trait Signs: Send {
     /// `silence` does not count.
     fn beats(&self) -> Option<u32>;
 
+    /// Has the board left since it was first seen, or been started anew?
+    fn has_left(&mut self) -> bool {
+        false
+    }
+
     /// The board is gone: from now on no rank waits for it.
     fn close(&self);
 }
@@ -60,12 +73,13 @@ pub trait Signs: Send {
 pub struct WindowSigns {
     region: Region,
     log: Option<PipeReader<Coherent>>,
+    attachment: u32,
 }
 
 impl WindowSigns {
     pub fn new(region: Region) -> Self {
         let log = PipeReader::new(&region, |area| matches!(area, Area::Log(_)), Coherent).ok();
-        Self { region, log }
+        Self { region, log, attachment: 0 }
     }
 }
 
@@ -78,20 +92,33 @@ impl Signs for WindowSigns {
         Some(self.region.other_beats())
     }
 
+    fn has_left(&mut self) -> bool {
+        let now = self.region.attachment();
+        if self.attachment == 0 {
+            self.attachment = now;
+        }
+        now != self.attachment
+    }
+
     fn close(&self) {
         // A region that cannot be written is gone for the ranks, too.
         let _ = self.region.close_for_other();
     }
 }
 
+/// A machine that was started here.
+pub struct Process {
+    pub child: Child,
+    /// Where its error output goes.
+    pub stderr: PathBuf,
+}
+
 /// What the thread needs.
 pub struct Watch {
     pub name: String,
-    pub child: Child,
+    /// Its machine, if it was started here.
+    pub process: Option<Process>,
     pub signs: Box<dyn Signs>,
-    pub table: Option<Table>,
-    /// Where the machine's error output goes.
-    pub stderr: PathBuf,
     /// How long the board may show no sign of life.
     pub silence: Duration,
 }
@@ -99,7 +126,7 @@ pub struct Watch {
 impl Keeper {
     pub fn new(watch: Watch) -> Self {
         let shared = Arc::new(Shared::default());
-        let pid = watch.child.id();
+        let pid = watch.process.as_ref().map(|process| process.child.id());
         let theirs = shared.clone();
         let thread = std::thread::spawn(move || watch.run(&theirs));
         Self { shared, thread: Some(thread), pid }
@@ -110,9 +137,15 @@ impl Keeper {
         Life(self.shared.clone())
     }
 
-    /// Process id of the machine.
-    pub const fn pid(&self) -> u32 {
+    /// Process id of the machine, if it was started here.
+    pub const fn pid(&self) -> Option<u32> {
         self.pid
+    }
+
+    /// Tells how the log is read.
+    pub fn read_log(&self, table: Option<Table>) {
+        // Told once for each board.
+        let _ = self.shared.table.set(table);
     }
 }
 
@@ -134,25 +167,19 @@ impl Drop for Keeper {
 
 impl Watch {
     fn run(mut self, shared: &Shared) {
-        let table = self.table.take();
         let name = self.name.clone();
-        let mut log = Log::new(&name, table.as_ref());
+        let mut log = Log { name: &name, decoder: None, last_error: None };
         let (mut beats, mut since) = (self.signs.beats(), Instant::now());
         while !shared.stop.load(Relaxed) {
-            log.drain(&mut *self.signs);
-            let now = Instant::now();
-            if self.signs.beats() != beats {
-                (beats, since) = (self.signs.beats(), now);
+            if let (None, Some(Some(table))) = (&log.decoder, shared.table.get()) {
+                log.decoder = Some(table.new_stream_decoder());
             }
-            let why = match self.child.try_wait() {
-                Ok(Some(status)) => Some(self.ended(status, &mut log)),
-                Err(error) => Some(format!("its process cannot be watched: {error}")),
-                Ok(None) if beats.is_some() && now.duration_since(since) > self.silence => {
-                    Some(format!("no sign of life for {:?}", self.silence))
-                }
-                Ok(None) => None,
-            };
-            if let Some(why) = why {
+            log.drain(&mut *self.signs);
+            if self.signs.beats() != beats {
+                (beats, since) = (self.signs.beats(), Instant::now());
+            }
+            let silent = beats.is_some() && since.elapsed() > self.silence;
+            if let Some(why) = self.gone(silent, &mut log) {
                 tracing::error!(board = self.name, "{why}");
                 *shared.gone.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
                 shared.over.store(true, Relaxed);
@@ -161,22 +188,33 @@ impl Watch {
             }
             std::thread::sleep(PERIOD);
         }
-        // Already gone, or to be ended now; either way it is waited for.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        if let Some(Process { mut child, .. }) = self.process {
+            // Already gone, or to be ended now; either way it is waited for.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
     }
 
-    fn ended(&mut self, status: std::process::ExitStatus, log: &mut Log<'_>) -> String {
-        log.drain(&mut *self.signs);
-        let stderr = std::fs::read(&self.stderr).unwrap_or_default();
-        let text = String::from_utf8_lossy(&stderr[stderr.len().saturating_sub(TAIL)..]);
-        let mut why = format!("its machine ended with {status}");
-        for part in [text.trim(), log.last_error.as_deref().unwrap_or_default()] {
-            if !part.is_empty() {
-                why += &format!("; {part}");
+    /// Why the board is gone, if it is.
+    fn gone(&mut self, silent: bool, log: &mut Log<'_>) -> Option<String> {
+        let mut parts = Vec::new();
+        match self.process.as_mut().map(|process| process.child.try_wait()) {
+            Some(Ok(Some(status))) => {
+                parts.push(format!("its machine ended with {status}"));
+                let stderr = self.process.as_ref().map(|process| std::fs::read(&process.stderr));
+                let stderr = stderr.and_then(Result::ok).unwrap_or_default();
+                let tail = &stderr[stderr.len().saturating_sub(TAIL)..];
+                parts.push(String::from_utf8_lossy(tail).trim().to_owned());
             }
+            Some(Err(error)) => parts.push(format!("its process cannot be watched: {error}")),
+            _ if silent => parts.push(format!("no sign of life for {:?}", self.silence)),
+            _ if self.signs.has_left() => parts.push("it has left, or been started anew".into()),
+            _ => return None,
         }
-        why
+        log.drain(&mut *self.signs);
+        parts.extend(log.last_error.clone());
+        parts.retain(|part| !part.is_empty());
+        Some(parts.join("; "))
     }
 }
 
@@ -188,11 +226,7 @@ struct Log<'a> {
     last_error: Option<String>,
 }
 
-impl<'a> Log<'a> {
-    fn new(name: &'a str, table: Option<&'a Table>) -> Self {
-        Self { name, decoder: table.map(Table::new_stream_decoder), last_error: None }
-    }
-
+impl Log<'_> {
     /// Passes on what the board has logged.
     fn drain(&mut self, signs: &mut dyn Signs) {
         let Self { name, decoder: Some(decoder), last_error } = self else { return };

@@ -1,7 +1,8 @@
 //! The host's side of a board: a SmartNIC or DPU core that runs unisono's firmware and is a member
 //! of a group.
 //!
-//! [`Board::start`] starts one (today: an image under QEMU, behind a memory window), finds out what
+//! [`Board::start`] starts one (an image under QEMU, behind a memory window), [`Board::attach`] finds
+//! one that runs already, behind the BAR of a card or a shared file. Either finds out what
 //! it can do ([`Board::identity`]), and refuses what does not fit: another version, another image
 //! than the one that was asked for, no answer in time. [`Board::join`] makes it a member and hands
 //! out the host's ends of its links; [`Board::begin`] and [`Board::finish`] make calls. Boards that
@@ -13,6 +14,7 @@
 //! board's links, so that no rank waits for it. Every error names the board.
 
 mod any;
+mod attach;
 mod board;
 mod error;
 mod image;
@@ -23,6 +25,7 @@ mod talk;
 pub mod udp;
 
 pub use any::{AnyBoard, BoardLink, Setup, start};
+pub use attach::{Attach, Place};
 pub use board::{Board, Options};
 pub use error::{BoardError, Problem};
 pub use image::Image;

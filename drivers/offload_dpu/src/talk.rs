@@ -47,22 +47,22 @@ impl<IO: Read + ReadReady + Write + WriteReady, A: Alive> Talk<IO, A> {
         &self.alive
     }
 
-    /// Finds out who is there; it has to be this image.
-    pub fn greet(&mut self, build: u64) -> Result<Identity, Problem> {
+    /// Finds out who is there, and with which image; it has to be this one if one is given.
+    pub fn greet(&mut self, build: Option<u64>) -> Result<(u64, Identity), Problem> {
         const TO: &str = "a greeting";
         let session = std::process::id();
-        match self.ask(&ToBoard::Greet { session, abi: ABI }, &[], TO)?.0 {
+        let build = match self.ask(&ToBoard::Greet { session, abi: ABI }, &[], TO)?.0 {
             FromBoard::Hello { abi, .. } if abi != ABI => {
                 return Err(Problem::Abi { theirs: abi, ours: ABI });
             }
-            FromBoard::Hello { build: theirs, .. } if theirs != build => {
-                return Err(Problem::Build { theirs, ours: build });
-            }
-            FromBoard::Hello { session: s, .. } if s == session => {}
+            FromBoard::Hello { build: theirs, session: s, .. } if s == session => match build {
+                Some(ours) if ours != theirs => return Err(Problem::Build { theirs, ours }),
+                _ => theirs,
+            },
             _ => return Err(Problem::Nonsense { to: TO }),
-        }
+        };
         match self.ask(&ToBoard::Describe, &[], "what it is")?.0 {
-            FromBoard::Identity(identity) => Ok(identity),
+            FromBoard::Identity(identity) => Ok((build, identity)),
             _ => Err(Problem::Nonsense { to: "what it is" }),
         }
     }

@@ -144,7 +144,7 @@ impl UdpBoard {
 
     /// Process id of its machine.
     #[must_use]
-    pub const fn pid(&self) -> u32 {
+    pub const fn pid(&self) -> Option<u32> {
         self.board.pid()
     }
 

@@ -4,15 +4,15 @@ mod world;
 
 use std::path::Path;
 use std::process::Command;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tracing::field::{Field, Visit};
 use unisono_core::Kind;
-use unisono_core::wire::board::{Join, Refusal};
+use unisono_core::wire::board::{ABI, Join, Refusal};
 use unisono_core::wire::frame::Abort;
 use unisono_driver::HostPtr;
+use unisono_link_window::{ABI as WINDOW_ABI, RegionError};
 use unisono_offload_dpu::{Board, BoardError, Image, Machine, Options, Problem};
 use world::data::{call, check, inputs, job};
+use world::log::Lines;
 use world::{PATIENCE, WindowWorld, options};
 
 const MACHINE: &Machine = &Machine::QEMU_AARCH64;
@@ -28,7 +28,8 @@ fn refused(options: &Options) -> BoardError {
 
 /// Sends a signal to the machine.
 fn signal(board: &Board, name: &str) {
-    let status = Command::new("kill").args([name, &board.pid().to_string()]).status();
+    let pid = board.pid().expect("it was started").to_string();
+    let status = Command::new("kill").args([name, &pid]).status();
     assert!(status.expect("there is a kill").success());
 }
 
@@ -118,6 +119,23 @@ fn a_mute_image_is_an_error_in_time() {
     }
 }
 
+/// Images of other versions of what host and board have to agree on.
+#[test]
+fn another_version_is_refused() {
+    let with = |image: &str| {
+        let mut options = options(&Machine::LINUX_AARCH64, 1);
+        options.image.set_file_name(image);
+        refused(&options)
+    };
+    let window = with("dpu_linux_other_window");
+    let want = |theirs| matches!(theirs, RegionError::Abi { theirs } if theirs == WINDOW_ABI + 1);
+    assert!(matches!(window.problem, Problem::Region(error) if want(error)), "{window}");
+    let messages = with("dpu_linux_other_messages");
+    let right = |theirs, ours| (theirs, ours) == (ABI + 1, ABI);
+    let Problem::Abi { theirs, ours } = messages.problem else { panic!("{messages}") };
+    assert!(right(theirs, ours), "{theirs} {ours}");
+}
+
 /// The program for Linux says why it does not start: it has no log without a window.
 #[test]
 fn a_program_without_a_window_says_so() {
@@ -163,48 +181,11 @@ fn calls_without_a_group_and_groups_without_links_are_refused() {
     assert!(matches!(problem, Problem::Refused(Refusal::NoLink(3))), "{problem}");
 }
 
-/// Collects the lines of this program's log.
-#[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<String>>>);
-
-struct Text(String);
-
-impl Visit for Text {
-    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
-        self.0 += &format!("{field}={value:?} ");
-    }
-}
-
-impl tracing::Subscriber for Lines {
-    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
-        true
-    }
-
-    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
-        tracing::span::Id::from_u64(1)
-    }
-
-    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
-
-    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
-
-    fn event(&self, event: &tracing::Event<'_>) {
-        let mut text = Text(format!("{} ", event.metadata().level()));
-        event.record(&mut text);
-        self.0.lock().expect("no panic").push(text.0);
-    }
-
-    fn enter(&self, _: &tracing::span::Id) {}
-
-    fn exit(&self, _: &tracing::span::Id) {}
-}
-
 /// The board's log is in this program's, with its name and time; a panic ends it with its place in
 /// the source and its exit code.
 #[test]
 fn logs_and_panics_arrive() {
-    let lines = Lines::default();
-    tracing::subscriber::set_global_default(lines.clone()).expect("the only one");
+    let lines = Lines::collect();
     for (machine, name) in BOTH.into_iter().zip(["qemu-virt-aarch64", "linux-aarch64"]) {
         let mut options = options(machine, 1);
         options.image.set_file_name(format!("{}_panics", machine.image));
@@ -220,7 +201,7 @@ fn logs_and_panics_arrive() {
         };
         assert!(error.contains("exit status: 101"), "{error}");
         assert!(error.contains("panicked at") && error.contains("panics.rs:"), "{error}");
-        let lines = std::mem::take(&mut *lines.0.lock().expect("no panic"));
+        let lines = lines.take();
         let started = lines.iter().find(|l| l.contains("f32 elements/ms")).expect("logged");
         let board = format!("board=\"{}\"", machine.name);
         assert!(started.starts_with("INFO") && started.contains(&board), "{started}");

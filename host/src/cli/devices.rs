@@ -5,7 +5,8 @@ use serde::Serialize;
 use std::fmt::Write;
 use sysinfo::{CpuRefreshKind, MemoryRefreshKind, RefreshKind, System};
 use unisono::device::{
-    Api, Arithmetic, Card, CardType, Catalog, DeviceSpec, DpuEntry, Opened, Which, boards,
+    Api, Arithmetic, Card, CardType, Catalog, DeviceSpec, DpuEntry, Opened, Which, attachable,
+    boards,
 };
 use unisono_device_cpu::Isa;
 
@@ -18,8 +19,9 @@ Examples:
 Devices are named by API and place (vulkan:0), part of the name (opencl:radeon), UUID or PCI
 address. One line is one device, whatever the number of APIs that see it. `auto` is every device of
 the list but software and boards, and the CPU. A board (dpu:NAME) folds for the ranks and has no
-data; as dpu:NAME:rank it is a rank itself. -v and --json open the devices and test their
-arithmetic.";
+data; as dpu:NAME:rank it is a rank itself. One that runs already is named by the PCI address of its
+card (dpu:pci:0000:03:00.0) or by the file that it shares with this host (dpu:file:PATH). -v and
+--json open the devices and test their arithmetic.";
 
 /// Options of `unisono devices`.
 #[derive(clap::Args, Debug)]
@@ -265,6 +267,9 @@ impl Devices {
             if let Some(missing) = missing {
                 writeln!(text, "{:LEFT$}cannot be started: {missing}", "")?;
             }
+        }
+        for (on, about) in attachable() {
+            writeln!(text, "{on:LEFT$}{about}, if it runs already")?;
         }
         Ok(text)
     }

@@ -1,5 +1,6 @@
-//! Boards: SmartNIC and DPU cores that run unisono's firmware.
+//! Boards: SmartNIC and DPU cores that run unisono's firmware; started here, or attached to.
 
+use super::spec::pci;
 use crate::error::Error;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -7,10 +8,13 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use unisono_core::wire::board::Identity;
-use unisono_offload_dpu::{AnyBoard, BoardError, Machine, Setup, start};
+use unisono_gpu::Pci;
+use unisono_offload_dpu::{AnyBoard, Attach, Board, BoardError, Machine, Place, Setup, start};
 
 /// The folder of images that is looked into first.
 const IMAGES: &str = "UNISONO_BOARDS";
+/// Where sysfs is, if not at `/sys`: a container may have it elsewhere.
+const SYSFS: &str = "UNISONO_SYSFS";
 /// Tensor memory of a board that is a rank and has none of its own.
 const MEMORY: u32 = 64 << 20;
 
@@ -29,40 +33,74 @@ pub enum DpuRole {
     Rank,
 }
 
-/// A board, by the name of its machine, and its part.
+/// Where a board is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum DpuPlace {
+    /// It is started here: the name of its machine, as `unisono devices` lists it.
+    Machine(String),
+    /// A card that runs: `pci:0000:03:00.0`.
+    Pci(Pci),
+    /// Whoever has mapped this file: `file:PATH`.
+    File(PathBuf),
+}
+
+/// A board and its part.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct DpuSpec {
-    /// Name of the machine, as `unisono devices` lists it.
-    pub name: String,
+    /// Where it is.
+    pub place: DpuPlace,
     /// Its part.
     pub role: DpuRole,
 }
 
 impl DpuSpec {
-    /// `NAME` or `NAME:rank`.
+    /// `PLACE` or `PLACE:rank`.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        let (name, role) = match text.split_once(':') {
-            None => (text, DpuRole::Aggregator),
-            Some((name, "rank")) => (name, DpuRole::Rank),
-            Some((name, "aggregator")) => (name, DpuRole::Aggregator),
+        let (place, role) = match text.rsplit_once(':') {
+            Some((place, "rank")) => (place, DpuRole::Rank),
+            Some((place, "aggregator")) => (place, DpuRole::Aggregator),
+            _ => (text, DpuRole::Aggregator),
+        };
+        let place = match place.split_once(':') {
+            Some(("pci", address)) => pci(address).map(DpuPlace::Pci).ok_or_else(|| {
+                format!("dpu:{text}: {address} is no PCI address; one is 0000:03:00.0")
+            })?,
+            Some(("file", path)) if !path.is_empty() => DpuPlace::File(path.into()),
+            Some(("file", _)) => return Err(format!("dpu:{text}: which file?")),
             Some((_, role)) => {
                 return Err(format!(
                     "dpu:{text}: a board is a rank or an aggregator, not '{role}'"
                 ));
             }
+            None if Machine::named(place).is_some() => DpuPlace::Machine(place.to_owned()),
+            None => {
+                let known: Vec<_> =
+                    Machine::ALL.iter().map(|m| format!("dpu:{}", m.name)).collect();
+                let known = known.join(", ");
+                return Err(format!(
+                    "dpu:{text}: no such board; there are {known}, and those that run already: \
+                     dpu:pci:ADDRESS and dpu:file:PATH"
+                ));
+            }
         };
-        if Machine::named(name).is_none() {
-            let known: Vec<_> = Machine::ALL.iter().map(|m| format!("dpu:{}", m.name)).collect();
-            return Err(format!("dpu:{text}: no such board; there are {}", known.join(", ")));
+        Ok(Self { place, role })
+    }
+}
+
+impl fmt::Display for DpuPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Machine(name) => f.write_str(name),
+            Self::Pci(address) => write!(f, "pci:{address}"),
+            Self::File(path) => write!(f, "file:{}", path.display()),
         }
-        Ok(Self { name: name.to_owned(), role })
     }
 }
 
 impl fmt::Display for DpuSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let role = if self.role == DpuRole::Rank { ":rank" } else { "" };
-        write!(f, "dpu:{}{role}", self.name)
+        write!(f, "dpu:{}{role}", self.place)
     }
 }
 
@@ -77,11 +115,12 @@ struct Started {
     spec: DpuSpec,
     about: &'static str,
     identity: Identity,
-    pid: u32,
+    pid: Option<u32>,
     idle: Mutex<Idle>,
 }
 
-/// A board that has been started, and runs as long as this is kept. One group at a time has it.
+/// A board that has been started, and runs as long as this is kept, or has been attached to. One
+/// group at a time has it.
 #[derive(Clone)]
 pub struct Dpu(Arc<Started>);
 
@@ -92,20 +131,32 @@ impl fmt::Debug for Dpu {
 }
 
 impl Dpu {
-    /// Starts a board for groups of at most `members` members whose calls have this time limit.
+    /// Starts a board, or attaches to one that runs, for groups of at most `members` members whose
+    /// calls have this time limit.
     ///
     /// # Errors
-    /// [`Error::Board`]: there is no image, no emulator, or the board does not answer.
+    /// [`Error::Board`]: there is no image, no emulator, no such window, or the board does not
+    /// answer.
     pub fn start(spec: &DpuSpec, members: u16, timeout: Duration) -> Result<Self, Error> {
-        let Some(machine) = Machine::named(&spec.name) else {
-            return Err(Error::Board(format!("there is no board {}", spec.name)));
-        };
-        let image = image(machine).map_err(Error::Board)?;
         let memory = if spec.role == DpuRole::Rank { MEMORY } else { 0 };
         let (patience, silence) = (timeout.max(START), (timeout / 2).clamp(SILENCE[0], SILENCE[1]));
         let setup = Setup { peers: members, memory, patience, silence };
-        let board = start(machine, &image, setup)?;
-        let (identity, pid, about) = (board.identity().clone(), board.pid(), machine.about);
+        let attached = |place, about| attach(&spec.place, place, setup).map(|board| (board, about));
+        let (board, about) = match &spec.place {
+            DpuPlace::Machine(name) => {
+                let machine = Machine::named(name);
+                let machine =
+                    machine.ok_or_else(|| Error::Board(format!("there is no board {name}")))?;
+                let image = image(machine).map_err(Error::Board)?;
+                (start(machine, &image, setup)?, machine.about)
+            }
+            DpuPlace::Pci(pci) => {
+                let sysfs = std::env::var_os(SYSFS).unwrap_or_else(|| "/sys".into()).into();
+                attached(Place::Pci { sysfs, address: pci.to_string() }, CARD)?
+            }
+            DpuPlace::File(path) => attached(Place::File(path.clone()), SHARED)?,
+        };
+        let (identity, pid) = (board.identity().clone(), board.pid());
         let idle = Mutex::new(Idle { board: Some(board), groups: 0 });
         Ok(Self(Arc::new(Started { spec: spec.clone(), about, identity, pid, idle })))
     }
@@ -128,9 +179,9 @@ impl Dpu {
         &self.0.identity
     }
 
-    /// Process id of its emulator.
+    /// Process id of its emulator, if it was started here.
     #[must_use]
-    pub fn pid(&self) -> u32 {
+    pub fn pid(&self) -> Option<u32> {
         self.0.pid
     }
 
@@ -206,8 +257,26 @@ pub fn boards() -> Vec<DpuEntry> {
     Machine::ALL.iter().map(entry).collect()
 }
 
-/// Where the image of a machine is.
-fn image(machine: &Machine) -> Result<PathBuf, String> {
+/// What boards are that were not started here.
+const CARD: &str = "a card, behind its PCI window";
+const SHARED: &str = "behind a shared file";
+
+/// Boards that run already, and how they are named.
+#[must_use]
+pub const fn attachable() -> [(&'static str, &'static str); 2] {
+    [("dpu:pci:ADDRESS", CARD), ("dpu:file:PATH", SHARED)]
+}
+
+fn attach(name: &DpuPlace, place: Place, setup: Setup) -> Result<Box<dyn AnyBoard>, BoardError> {
+    let Setup { peers, memory, patience, silence } = setup;
+    let name = name.to_string();
+    let images = folders();
+    let attach = Attach { name, place, peers, memory, patience, silence, images };
+    Ok(Box::new(Board::attach(&attach)?))
+}
+
+/// Where images may be.
+fn folders() -> Vec<PathBuf> {
     let mut folders: Vec<PathBuf> = std::env::var_os(IMAGES).map(Into::into).into_iter().collect();
     if let Ok(program) = std::env::current_exe() {
         // Beside the program, where a package puts it, and where this project's own build does.
@@ -216,8 +285,13 @@ fn image(machine: &Machine) -> Result<PathBuf, String> {
         let pairs = above.flat_map(|folder| places.map(|place| folder.join(place)));
         folders.extend(pairs);
     }
-    let found = folders.iter().map(|folder| folder.join(machine.image)).find(|path| path.is_file());
-    found.ok_or_else(|| {
+    folders
+}
+
+/// Where the image of a machine is.
+fn image(machine: &Machine) -> Result<PathBuf, String> {
+    let mut paths = folders().into_iter().map(|folder| folder.join(machine.image));
+    paths.find(|path| path.is_file()).ok_or_else(|| {
         format!(
             "board {} has no image {}: build it with `cargo xtask boards`, or name a folder that \
              has it in {IMAGES}",
@@ -243,11 +317,20 @@ mod tests {
         assert_eq!(role("qemu-aarch64"), Ok(DpuRole::Aggregator));
         assert_eq!(role("qemu-aarch64:aggregator"), Ok(DpuRole::Aggregator));
         assert_eq!(role("qemu-riscv64:rank"), Ok(DpuRole::Rank));
-        for name in ["dpu:qemu-aarch64", "dpu:qemu-cortex-m:rank"] {
-            let text = name.strip_prefix("dpu:").map(spec);
-            assert_eq!(text.expect("a prefix").map(|s| s.to_string()), Ok(name.to_owned()));
+        let card = DpuPlace::Pci(Pci { domain: 0, bus: 3, device: 0, function: 1 });
+        for text in ["pci:0000:03:00.1:rank", "pci:03:00.1:rank"] {
+            assert_eq!(spec(text), Ok(DpuSpec { place: card.clone(), role: DpuRole::Rank }));
         }
-        for wrong in ["", "qemu", "qemu-aarch64:hub", "qemu-aarch64:"] {
+        let file = DpuPlace::File("/dev/shm/a:b".into());
+        let file = DpuSpec { place: file, role: DpuRole::Aggregator };
+        assert_eq!(spec("file:/dev/shm/a:b"), Ok(file));
+        let names = ["qemu-aarch64", "qemu-cortex-m:rank", "pci:0000:03:00.1", "file:/a:rank"];
+        for name in names.map(|name| format!("dpu:{name}")) {
+            let text = name.strip_prefix("dpu:").map(spec);
+            assert_eq!(text.expect("a prefix").map(|s| s.to_string()), Ok(name));
+        }
+        let cards = ["pci:", "pci:3", "pci:0000:zz:00.0", "file:", "file::rank"];
+        for wrong in ["", "qemu", "qemu-aarch64:hub", "qemu-aarch64:"].into_iter().chain(cards) {
             assert!(spec(wrong).is_err(), "{wrong}");
         }
     }

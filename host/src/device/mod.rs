@@ -17,7 +17,7 @@ mod speed;
 pub(crate) mod store;
 
 pub use catalog::{Catalog, Missing};
-pub use dpu::{Dpu, DpuEntry, DpuRole, DpuSpec, boards};
+pub use dpu::{Dpu, DpuEntry, DpuPlace, DpuRole, DpuSpec, attachable, boards};
 pub use spec::{DeviceSpec, Which};
 pub use speed::Bench;
 pub use store::Opened;

@@ -15,7 +15,7 @@ pub enum DeviceSpec {
     /// A device through OpenCL, named in the same ways.
     OpenCl(Which),
     /// A SmartNIC or DPU core that runs unisono's firmware: `dpu:NAME` folds for the ranks and has
-    /// no data, `dpu:NAME:rank` is a rank.
+    /// no data, `dpu:NAME:rank` is a rank. A card that runs is `dpu:pci:ADDRESS`.
     Dpu(DpuSpec),
     /// Every GPU of this machine, each once, and the CPU: `auto`. Software devices are no GPUs.
     Auto,
@@ -151,7 +151,7 @@ fn uuid(text: &str) -> Option<[u8; 16]> {
 }
 
 /// `0000:01:00.0`, or without the domain.
-fn pci(text: &str) -> Option<Pci> {
+pub(super) fn pci(text: &str) -> Option<Pci> {
     let hex = |part: &str| u32::from_str_radix(part, 16).ok();
     let (front, function) = text.rsplit_once('.')?;
     let mut parts = front.rsplit(':');

@@ -64,7 +64,7 @@ impl Remote {
         let (name, window, memory) = {
             let taken = shared.boards.taken(board);
             let identity = taken.identity();
-            (taken.home.spec().name.clone(), identity.window, identity.memory)
+            (taken.home.spec().place.to_string(), identity.window, identity.memory)
         };
         let calls = shared.boards.calls;
         let (stir, flights) = ((Instant::now(), 0), Vec::new());

@@ -239,7 +239,7 @@ fn any_size_streams_through_the_slots() {
 fn a_board_that_dies_is_named() {
     let board = start("dpu:qemu-aarch64", 3);
     let mut group = group(2, &board);
-    let pid = board.pid().to_string();
+    let pid = board.pid().expect("it was started here").to_string();
     let error = std::thread::scope(|scope| {
         scope.spawn(move || {
             std::thread::sleep(Duration::from_millis(300));
@@ -255,6 +255,33 @@ fn a_board_that_dies_is_named() {
     let mut tensors = vec![vec![1f32; 4]; 2];
     let again = group.all_reduce(&mut tensors.iter_mut().collect::<Vec<_>>(), Sum);
     assert!(again.is_err(), "{again:?}");
+}
+
+/// A board that runs before the group and after it, behind a file that both have mapped.
+#[test]
+fn a_board_that_runs_already_is_attached_to() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("window");
+    std::fs::write(&file, vec![0; 8 << 20]).expect("written");
+    let images = std::env::var_os("UNISONO_BOARDS").expect("a folder of images");
+    let mut program = Command::new("qemu-aarch64");
+    program.arg(std::path::Path::new(&images).join("dpu_linux")).arg(&file);
+    let mut program = program.spawn().expect("qemu-aarch64 is installed");
+    for role in ["", ":rank"] {
+        let board = start(&format!("dpu:file:{}{role}", file.display()), 3);
+        assert_eq!(board.pid(), None);
+        let mut group = group(2, &board);
+        let sums = group.run(|member| {
+            let count = if role.is_empty() && member.rank() == 2 { 0 } else { 10_000 };
+            let mut x = vec![f32::from(member.rank()) + 1.0; count];
+            member.all_reduce(&mut x, Sum).map(|()| x)
+        });
+        let sum = if role.is_empty() { 3.0 } else { 6.0 };
+        for sums in &sums.expect("all of them")[..2] {
+            assert_eq!(sums[..], [sum; 10_000]);
+        }
+    }
+    program.kill().and_then(|()| program.wait()).expect("it runs");
 }
 
 /// One board, one group at a time; and boards cannot reach each other.

@@ -41,6 +41,30 @@ fn shells_complete() {
     }
 }
 
+/// Cards that cannot be attached to: each error names the card and says why.
+#[test]
+fn cards_that_are_not_there_are_named() {
+    let folder = folder();
+    let card = folder.path().join("bus/pci/devices/0000:03:00.0");
+    std::fs::create_dir_all(&card).expect("a folder");
+    std::fs::write(card.join("resource0"), [0; 4096]).expect("written");
+    for (on, said) in [
+        ("dpu:pci:04:00.0", "no such PCI device"),
+        ("dpu:pci:03:00.0", "it has 4096 bytes, and links to 3 members take "),
+        ("dpu:file:/nowhere/window", "there is no such file"),
+    ] {
+        let mut command = command(folder.path());
+        command.env("UNISONO_SYSFS", folder.path());
+        let on = format!("cpu,cpu,{on}");
+        let output = command.args(["bench", "all_reduce", "--on", &on]).output();
+        let output = output.expect("the tool starts");
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{text}");
+        assert!(text.contains("cannot attach to") && text.contains(said), "{text}");
+    }
+    assert!(succeed(folder.path(), &["devices"]).contains("dpu:pci:ADDRESS"));
+}
+
 #[test]
 fn the_cpu_is_a_device_and_gpus_are_listed_or_missed() {
     let folder = folder();

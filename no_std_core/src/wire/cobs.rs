@@ -50,6 +50,12 @@ impl<'a> CobsReader<'a> {
         Self { buf, len: 0, skipping: false, skipped: 0 }
     }
 
+    /// Forgets the part of a message that has been read: what follows is another stream.
+    pub const fn clear(&mut self) {
+        self.len = 0;
+        self.skipping = false;
+    }
+
     /// Runs of bytes that were too long or not COBS, and were dropped.
     #[must_use]
     pub const fn skipped(&self) -> u64 {

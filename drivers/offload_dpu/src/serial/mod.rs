@@ -5,7 +5,7 @@ mod stream;
 
 use crate::error::{BoardError, Problem};
 use crate::image::Image;
-use crate::keeper::{Keeper, Signs, Watch};
+use crate::keeper::{Keeper, Process, Signs, Watch};
 use crate::machine::Machine;
 use crate::talk::Talk;
 use std::fs::File;
@@ -145,14 +145,13 @@ impl SerialBoard {
         let links = Arc::new(Mutex::new(Line::new(Stream::new(links))));
         let keeper = Keeper::new(Watch {
             name: options.machine.name.to_owned(),
-            child,
+            process: Some(Process { child, stderr }),
             signs: Box::new(SerialSigns { log, links: links.clone() }),
-            table: image.into_table(),
-            stderr,
             silence: options.silence,
         });
+        keeper.read_log(image.into_table());
         let mut talk = Talk::new(Stream::new(control), keeper, options.patience);
-        let identity = talk.greet(build)?;
+        let (_, identity) = talk.greet(Some(build))?;
         let clock = HostClock::start();
         let (name, silence) = (options.machine.name.to_owned(), options.silence);
         Ok(Self { name, talk, links, identity, clock, silence, _folder: folder })
@@ -166,7 +165,7 @@ impl SerialBoard {
 
     /// Process id of its machine.
     #[must_use]
-    pub const fn pid(&self) -> u32 {
+    pub const fn pid(&self) -> Option<u32> {
         self.talk.alive().pid()
     }
 

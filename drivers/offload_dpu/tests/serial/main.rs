@@ -109,7 +109,7 @@ fn a_line_that_falls_silent_ends_calls_by_their_deadline() {
     let (job, inputs) = long_job();
     let outcome = world.run(&job, &inputs, |board| {
         std::thread::sleep(Duration::from_millis(500));
-        signal("-STOP", board.pid());
+        signal("-STOP", board.pid().expect("started"));
     });
     for (rank, result) in outcome.hosts {
         let Err(Abort::Deadline { waiting_for, .. }) = result else {
@@ -127,7 +127,7 @@ fn a_board_that_dies_is_named_and_its_ranks_are_told() {
     let (job, inputs) = long_job();
     let outcome = world.run(&job, &inputs, |board| {
         std::thread::sleep(Duration::from_millis(500));
-        signal("-KILL", board.pid());
+        signal("-KILL", board.pid().expect("started"));
     });
     for (rank, result) in outcome.hosts {
         assert_eq!(result, Err(Abort::PeerLost { rank: 2 }), "rank {rank}");

@@ -59,7 +59,7 @@ impl AnyBoard for Relayed {
         self.board.identity()
     }
 
-    fn pid(&self) -> u32 {
+    fn pid(&self) -> Option<u32> {
         self.board.pid()
     }
 
@@ -194,7 +194,7 @@ fn a_board_that_is_killed_is_lost_on_every_rank() {
     (long.chunk, long.window) = (1024, 5);
     let long = job(long, true);
     let inputs = inputs(&long.call);
-    let pid = world.board.board.board().pid();
+    let pid = world.board.board.board().pid().expect("started");
     let outcome = world.run(&long, &inputs, |_| {
         std::thread::sleep(Duration::from_millis(200));
         let sent = Command::new("kill").args(["-KILL", &pid.to_string()]).status();

@@ -4,6 +4,7 @@
 
 pub mod all;
 pub mod data;
+pub mod log;
 
 use data::Tensor;
 use std::path::PathBuf;
