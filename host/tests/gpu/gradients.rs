@@ -1,28 +1,15 @@
 //! The shipped gradients over every order of the ranks and every schedule: one hash.
 
+use crate::data::orders;
 use std::path::Path;
 use std::process::Command;
 
 const HASH: &str = "sha256";
-const RANKS: [&str; 4] = ["cpu", "cpu", "vulkan:0", "opencl:0"];
 /// Those that keep the canonical order.
 const CANONICAL: [&str; 7] =
     ["auto", "direct", "one-shot", "binomial", "halving-doubling", "star", "hierarchical"];
 /// Those that have an order of their own.
 const OTHERS: [&str; 2] = ["ring", "double-tree"];
-
-/// Every different order of the four ranks.
-fn orders() -> Vec<String> {
-    let mut orders = Vec::new();
-    for vulkan in 0..4 {
-        for opencl in (0..4).filter(|&o| o != vulkan) {
-            let mut order = [RANKS[0]; 4];
-            (order[vulkan], order[opencl]) = (RANKS[2], RANKS[3]);
-            orders.push(order.join(","));
-        }
-    }
-    orders
-}
 
 fn hash(on: &str, algo: &str) -> String {
     let folder = tempfile::tempdir().expect("a folder");
