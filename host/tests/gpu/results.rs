@@ -121,6 +121,22 @@ fn shares_do_not_change_the_result() {
     }
 }
 
+/// Groups on the same devices do not disturb each other.
+#[test]
+fn two_groups_at_once() {
+    let groups = || build(Group::builder().on(MIXED).rates(vec![1e9; 4]));
+    std::thread::scope(|scope| {
+        for mut group in [groups(), groups()] {
+            scope.spawn(move || {
+                for len in [1, 5000, 70_001, 3, 200_000] {
+                    check::<f32>(&mut group, Sum, len);
+                    check::<i32>(&mut group, Max, len);
+                }
+            });
+        }
+    });
+}
+
 /// Partial results travel in another type, and several ranks are on one device.
 #[test]
 fn every_schedule() {
