@@ -13,6 +13,10 @@ use unisono_core::Kind;
 use unisono_gpu::Place;
 
 /// A group whose ranks are threads of this process, each on its device.
+///
+/// A child that the process forks has no use of it where a rank is on a GPU: drivers do not survive
+/// that, so there every call is [`Error::Gpu`], and the group must be built after the fork (with
+/// OpenCL: by a process that has not used OpenCL before). Starting other programs is no problem.
 pub struct Group {
     pub(crate) members: Vec<Member>,
 }
@@ -135,14 +139,18 @@ impl Group {
     }
 
     /// A buffer of the caller's as tensor of a rank, whose device has been given by
-    /// [`GroupBuilder::open`] with the same Vulkan device. It must not be used through vulkano
-    /// while a call of the group has it; what was written to it before must be complete.
+    /// [`GroupBuilder::open`] with the same Vulkan device. What was written to it before must be
+    /// complete.
+    ///
+    /// # Safety
+    /// While a call has the tensor, or a slice of it is in use, nothing else uses the buffer:
+    /// neither vulkano nor another tensor that was made of it.
     ///
     /// # Errors
     /// [`Error::Gpu`] if it is a buffer of another device or of the wrong kind, [`Error::Build`] if
     /// the rank is not on a Vulkan device.
     #[cfg(feature = "vulkan")]
-    pub fn adopt_vulkan<T: Element>(
+    pub unsafe fn adopt_vulkan<T: Element>(
         &self,
         rank: u16,
         buffer: crate::vulkan::vulkano::buffer::Subbuffer<[u8]>,
@@ -154,12 +162,15 @@ impl Group {
         })
     }
 
-    /// The same for a buffer of the caller's OpenCL context.
+    /// The same for a buffer of the caller's OpenCL context, which must be `CL_MEM_READ_WRITE`.
+    ///
+    /// # Safety
+    /// As for [`Group::adopt_vulkan`].
     ///
     /// # Errors
     /// As for [`Group::adopt_vulkan`].
     #[cfg(feature = "opencl")]
-    pub fn adopt_opencl<T: Element>(
+    pub unsafe fn adopt_opencl<T: Element>(
         &self,
         rank: u16,
         buffer: &crate::opencl::opencl3::memory::Buffer<T>,

@@ -51,7 +51,7 @@ impl Drop for Harness {
 }
 
 /// Runs the suite; says so loudly if the CPU lacks the instruction set. `UNISONO_PATTERNS` sets the
-/// number of random patterns (a million by default).
+/// number of random patterns for each type, operator and number of sources.
 fn suite(isa: Isa) {
     let Some(device) = CpuDevice::with_isa(isa) else {
         eprintln!("SKIPPED: this CPU has no {}; its kernels are NOT tested", isa.name());

@@ -15,9 +15,9 @@ use opencl3::command_queue::{
 use opencl3::context::context::{CL_CONTEXT_PLATFORM, create_context};
 use opencl3::device::Device as DeviceId;
 use opencl3::memory::{
-    CL_MAP_READ, CL_MAP_WRITE, CL_MEM_ALLOC_HOST_PTR, CL_MEM_CONTEXT, CL_MEM_READ_WRITE,
-    CL_MEM_SIZE, CL_MEM_SVM_FINE_GRAIN_BUFFER, CL_MEM_USE_HOST_PTR, ClMem, create_buffer,
-    get_mem_object_info, svm_alloc,
+    CL_MAP_READ, CL_MAP_WRITE, CL_MEM_ALLOC_HOST_PTR, CL_MEM_CONTEXT, CL_MEM_FLAGS,
+    CL_MEM_READ_ONLY, CL_MEM_READ_WRITE, CL_MEM_SIZE, CL_MEM_SVM_FINE_GRAIN_BUFFER,
+    CL_MEM_USE_HOST_PTR, CL_MEM_WRITE_ONLY, ClMem, create_buffer, get_mem_object_info, svm_alloc,
 };
 use opencl3::types::{CL_TRUE, cl_context};
 use std::ptr::{NonNull, null, null_mut};
@@ -160,10 +160,14 @@ impl OpenCl {
         };
         let bytes = usize::from(info(CL_MEM_SIZE)?) as u64;
         let context = isize::from(info(CL_MEM_CONTEXT)?) as cl_context;
+        let (device, start) = (self.name.name(), mem.addr());
+        let refuse = |text| Err(GpuError::Address { device, start, bytes, text });
         if context != self.raw() {
-            let (device, start) = (self.name.name(), mem.addr());
-            let text = "the buffer is of another OpenCL context";
-            return Err(GpuError::Address { device, start, bytes, text });
+            return refuse("the buffer is of another OpenCL context");
+        }
+        // Drivers take such a buffer for a kernel's argument; what it then does is undefined.
+        if u64::from(info(CL_MEM_FLAGS)?) & (CL_MEM_READ_ONLY | CL_MEM_WRITE_ONLY) != 0 {
+            return refuse("the buffer must be CL_MEM_READ_WRITE");
         }
         // SAFETY: the caller's reference keeps it alive for now.
         let object = unsafe { Owned::share(mem) }

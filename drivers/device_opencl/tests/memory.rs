@@ -1,7 +1,7 @@
 //! Memory of all kinds, and copies between all of them.
 
 use opencl3::device::Device as ClDevice;
-use opencl3::memory::{Buffer as ClBuffer, CL_MEM_READ_WRITE};
+use opencl3::memory::{Buffer as ClBuffer, CL_MEM_READ_ONLY, CL_MEM_READ_WRITE, CL_MEM_WRITE_ONLY};
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
@@ -163,13 +163,17 @@ fn refusals_say_why() {
 
     let other = OpenCl::open(0, &Options::default()).unwrap().context().unwrap();
     // SAFETY: no pointer is given.
-    let make = |bytes| unsafe {
-        ClBuffer::<u8>::create(&other, CL_MEM_READ_WRITE, bytes, null_mut()).unwrap()
-    };
+    let make_as =
+        |flags, bytes| unsafe { ClBuffer::<u8>::create(&other, flags, bytes, null_mut()).unwrap() };
+    let make = |bytes| make_as(CL_MEM_READ_WRITE, bytes);
     let error = cl.adopt(&make(64)).unwrap_err();
     assert!(error.to_string().contains("another OpenCL context"), "{error}");
     let theirs = OpenCl::from_context(&other, &device(&other), &Options::default()).unwrap();
     assert_eq!(theirs.bytes(&theirs.adopt(&make(63)).unwrap()), 63);
+    for flags in [CL_MEM_READ_ONLY, CL_MEM_WRITE_ONLY] {
+        let error = theirs.adopt(&make_as(flags, 64)).unwrap_err();
+        assert!(error.to_string().contains("must be CL_MEM_READ_WRITE"), "{error}");
+    }
 
     let error = OpenCl::open(999, &Options::default()).unwrap_err();
     assert!(error.to_string().contains("no OpenCL device 999; there are: 0: "), "{error}");

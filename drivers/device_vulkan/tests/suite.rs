@@ -1,7 +1,8 @@
 //! The device suite: all types and operators give the bits of the reference, with everything that
 //! the device has and with parts of it taken away.
 //!
-//! `UNISONO_PATTERNS` sets the number of random patterns, `UNISONO_VULKAN` the device.
+//! `UNISONO_PATTERNS` sets the number of random patterns for each type, operator and number of
+//! sources, `UNISONO_VULKAN` the device.
 
 mod common;
 
@@ -76,7 +77,7 @@ fn bare() {
         groups_max: 100,
         ..Options::default()
     };
-    suite(bare, Place::Pinned, 100_000, 2);
+    suite(bare, Place::Pinned, 20_000, 2);
 }
 
 /// A discrete GPU's memory, which the host cannot reach, and no import; small buffers and spans.
@@ -90,5 +91,5 @@ fn discrete() {
         spans_max: 8,
         ..Options::default()
     };
-    suite(discrete, Place::Device, 100_000, 3);
+    suite(discrete, Place::Device, 20_000, 3);
 }

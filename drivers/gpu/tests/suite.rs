@@ -10,7 +10,7 @@ use unisono_testkit::device::{Plan, run};
 /// the mock computes what the suite compares with, and only where bytes go is tested here.
 fn suite(config: Config, options: &Options, kinds: Option<&[Kind]>) {
     let patterns = std::env::var("UNISONO_PATTERNS").ok().map(|n| n.parse().unwrap());
-    let plan = Plan { patterns: patterns.unwrap_or(4_000), lengths: 40, ..Plan::default() };
+    let plan = Plan { patterns: patterns.unwrap_or(800), lengths: 40, ..Plan::default() };
     let mut rig = Rig::new(config, options).unwrap();
     if let Some(kinds) = kinds {
         rig.kinds = kinds.to_vec();

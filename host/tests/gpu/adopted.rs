@@ -56,8 +56,10 @@ fn of_both_apis_in_one_group() {
     unsafe { queue.enqueue_write_buffer(&mut buffer, CL_BLOCKING, 0, &inputs[1], &[]) }
         .expect("written");
 
-    let mut first = group.adopt_vulkan::<f32>(0, theirs.clone()).expect("adopted");
-    let mut second = group.adopt_opencl::<f32>(1, &buffer).expect("adopted");
+    // SAFETY: the buffers are not used until the sum is there.
+    let mut first = unsafe { group.adopt_vulkan::<f32>(0, theirs.clone()) }.expect("adopted");
+    // SAFETY: as above.
+    let mut second = unsafe { group.adopt_opencl::<f32>(1, &buffer) }.expect("adopted");
     let mut third = group.tensor::<f32>(2, LEN).expect("a tensor");
     assert_eq!((first.len(), second.len()), (LEN, LEN));
     third.write(&inputs[2]).expect("written");
@@ -77,7 +79,9 @@ fn of_another_device_is_refused() {
     let group = build(Group::builder().on("cpu,opencl:0").rates(vec![1e9; 2]));
     let context = VulkanContext::open(0, &vulkan::Options::default()).expect("Vulkan");
     for rank in [0, 1, 2] {
-        let error = group.adopt_vulkan::<f32>(rank, subbuffer(&context)).expect_err("no Vulkan");
+        // SAFETY: it is refused.
+        let adopted = unsafe { group.adopt_vulkan::<f32>(rank, subbuffer(&context)) };
+        let error = adopted.expect_err("no Vulkan");
         assert!(matches!(error, Error::Build(_)), "{error}");
     }
 }

@@ -3,20 +3,30 @@
 use unisono::{Element, Group, GroupBuilder, ReduceOp, Reduction};
 use unisono_core::fold::leaf_merges;
 use unisono_core::{Finish, Form, Source, numeric};
+use unisono_testkit::device::Bits;
 
-/// Any bits, NaN, infinities and subnormals among them.
-pub fn noise<T: Element>(seed: u64, len: usize) -> Vec<T> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut elements = vec![T::default(); len];
-    let bytes = size_of_val(&elements[..]);
-    // SAFETY: elements are plain bits, and any bits are elements.
-    let all = unsafe { std::slice::from_raw_parts_mut(elements.as_mut_ptr().cast::<u8>(), bytes) };
-    for byte in all {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        *byte = (state >> 32) as u8;
+const RANKS: [&str; 4] = ["cpu", "cpu", "vulkan:0", "opencl:0"];
+
+/// Every different order of four ranks: two on the CPU, one on a device of each API.
+pub fn orders() -> Vec<String> {
+    let mut orders = Vec::new();
+    for vulkan in 0..4 {
+        for opencl in (0..4).filter(|&o| o != vulkan) {
+            let mut order = [RANKS[0]; 4];
+            (order[vulkan], order[opencl]) = (RANKS[2], RANKS[3]);
+            orders.push(order.join(","));
+        }
     }
+    orders
+}
+
+/// Half of it any bits, half of it NaN of all kinds, infinities, subnormals, zeros, and the largest
+/// and smallest values.
+pub fn noise<T: Element>(seed: u64, len: usize) -> Vec<T> {
+    let from = Bits::new(seed).elements(T::DTYPE, len);
+    let mut elements = vec![T::default(); len];
+    // SAFETY: elements are plain bits, any bits are elements, and there are as many bytes.
+    unsafe { elements.as_mut_ptr().cast::<u8>().copy_from(from.as_ptr(), from.len()) };
     elements
 }
 

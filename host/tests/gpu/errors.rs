@@ -1,6 +1,8 @@
 //! What cannot be: devices that are not there, tensors of others, failures in the driver's words.
 
 use crate::data::build;
+use std::process::Command;
+use std::time::{Duration, Instant};
 use unisono::{Error, Group, Opened, Sum};
 
 fn refusal(on: &str) -> String {
@@ -73,4 +75,60 @@ fn groups_come_and_go() {
         assert_eq!(a.to_vec().expect("read"), [7; 5000]);
         assert_eq!(b.to_vec().expect("read"), [7; 5000]);
     }
+}
+
+/// Set where [`forks`] runs: a process without other tests.
+const FORKING: &str = "UNISONO_TEST_FORKING";
+
+/// Forks while a group is there; nothing in the other tests' process.
+#[test]
+fn forks() {
+    if std::env::var_os(FORKING).is_none() {
+        return;
+    }
+    for on in ["cpu,vulkan:0", "cpu,opencl:0"] {
+        let mut group = build(Group::builder().on(on));
+        let mut sum = || {
+            let (mut a, mut b) = (vec![1f32; 5000], vec![2f32; 5000]);
+            group.all_reduce(&mut [&mut a[..], &mut b[..]], Sum).map(|()| a[4999])
+        };
+        assert_eq!(sum(), Ok(3.0));
+        // SAFETY: the child has the thread that calls, which holds no lock.
+        let pid = unsafe { libc::fork() };
+        assert!(pid >= 0);
+        if pid == 0 {
+            let told =
+                matches!(sum(), Err(Error::Gpu(error)) if error.to_string().contains("fork"));
+            // SAFETY: ends the child without running the test harness in it.
+            unsafe { libc::_exit(if told { 0 } else { 1 }) };
+        }
+        assert_eq!(status(pid), 0, "what the child of a group over {on} is told");
+        assert_eq!(sum(), Ok(3.0));
+    }
+}
+
+/// Waits for a child, but not for ever.
+fn status(pid: libc::pid_t) -> i32 {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let mut status = -1;
+    // SAFETY: a child of this process, and room for its status.
+    while unsafe { libc::waitpid(pid, &mut status, libc::WNOHANG) } == 0 {
+        if Instant::now() > deadline {
+            // SAFETY: as above.
+            unsafe { libc::kill(pid, libc::SIGKILL) };
+            panic!("the child hangs");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    status
+}
+
+#[test]
+fn a_child_of_the_process_is_told() {
+    let mut command = Command::new(std::env::current_exe().expect("this program"));
+    command.args(["--exact", "errors::forks", "--nocapture"]).env(FORKING, "1");
+    let output = command.output().expect("this program starts");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(text.contains("1 passed"), "{text}");
 }

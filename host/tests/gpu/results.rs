@@ -1,8 +1,9 @@
 //! Results of mixed groups, bit by bit against the scalar reference.
 
-use crate::data::{bits, build, noise, reference};
-use unisono::{Avg, DeviceSpec, Element, Error, F8E4M3, Group, Max, Opened, Order};
-use unisono::{ReduceOp, Schedule, Sum, bf16, f16, opencl, vulkan};
+use crate::data::{bits, build, noise, orders, reference};
+use unisono::schedule::{Aggregators, Nodes, Owners};
+use unisono::{Avg, DeviceSpec, Element, Error, F8E4M3, F8E5M2, Group, Max, Min, Opened, Order};
+use unisono::{Prod, ReduceOp, Schedule, Sum, bf16, f16, opencl, vulkan};
 
 const MIXED: &str = "cpu,vulkan:0,opencl:0,cpu";
 
@@ -47,6 +48,68 @@ fn small_types() {
     check::<f16>(&mut group, Max, 33);
     check::<i64>(&mut group, Sum, 5001);
     check::<u8>(&mut group, Avg, 5001);
+    check::<F8E5M2>(&mut group, Prod, 5001);
+    check::<f64>(&mut group, Min, 5001);
+}
+
+/// Every rank's result of one sum.
+fn sums<T: Element>(
+    on: &str,
+    schedule: &Schedule,
+    order: Order,
+    inputs: &[Vec<T>],
+) -> Result<Vec<Vec<u8>>, Error> {
+    let builder = Group::builder().on(on).schedule(schedule.clone()).order(order).chunk(700);
+    let mut group = build(builder);
+    let tensor = |(rank, input): (u16, &Vec<T>)| {
+        let mut tensor = group.tensor(rank, input.len())?;
+        tensor.write(input).map(|()| tensor)
+    };
+    let mut tensors = (0..).zip(inputs).map(tensor).collect::<Result<Vec<_>, _>>()?;
+    group.all_reduce(&mut tensors.iter_mut().collect::<Vec<_>>(), Sum)?;
+    tensors.iter().map(|tensor| Ok(bits(&tensor.to_vec()?).to_vec())).collect()
+}
+
+/// Four CPU ranks and every order of CPU, Vulkan and OpenCL ranks, by every schedule.
+fn everywhere<T: Element>() {
+    let inputs: Vec<Vec<T>> = (0..4).map(|rank| noise(rank + 20, 2801)).collect();
+    let canonical = reference(Sum, &inputs);
+    let schedules = [
+        Schedule::Direct(Owners::equal(4).expect("four")),
+        Schedule::OneShot,
+        Schedule::Binomial,
+        Schedule::HalvingDoubling,
+        Schedule::Star(Aggregators::new(1).expect("one")),
+        Schedule::Hierarchical(Nodes::even(4, 2).expect("two nodes")),
+        Schedule::Ring,
+        Schedule::DoubleTree,
+    ];
+    for schedule in &schedules {
+        let own = matches!(schedule, Schedule::Ring | Schedule::DoubleTree);
+        let order = if own { Order::Any } else { Order::Canonical };
+        // A schedule with an order of its own has its own bits, and has them everywhere.
+        let on_cpus =
+            || sums("cpu:4", schedule, order, &inputs).expect("sums on CPUs").swap_remove(0);
+        let want = if own { on_cpus() } else { canonical.clone() };
+        for on in orders() {
+            let got = sums(&on, schedule, order, &inputs).expect("sums");
+            for (rank, got) in got.iter().enumerate() {
+                assert!(*got == want, "{} of {on} on {rank} by {}", T::DTYPE, schedule.name());
+            }
+        }
+    }
+}
+
+/// NaN, infinities and subnormals, too.
+#[test]
+fn rare_values_in_every_order_by_every_schedule() {
+    // Open all the time: opening tests a device.
+    let open = ["vulkan:0", "opencl:0"].map(|on| Opened::open(&on.parse().expect("a name")));
+    assert!(open.iter().all(Result::is_ok), "{open:?}");
+    everywhere::<f32>();
+    everywhere::<bf16>();
+    everywhere::<F8E4M3>();
+    everywhere::<F8E5M2>();
 }
 
 /// Who owns how much changes who folds, and nothing else.
@@ -56,6 +119,22 @@ fn shares_do_not_change_the_result() {
         let builder = Group::builder().on(MIXED).rates(rates.to_vec());
         check::<f32>(&mut build(builder), Sum, 200_000);
     }
+}
+
+/// Groups on the same devices do not disturb each other.
+#[test]
+fn two_groups_at_once() {
+    let groups = || build(Group::builder().on(MIXED).rates(vec![1e9; 4]));
+    std::thread::scope(|scope| {
+        for mut group in [groups(), groups()] {
+            scope.spawn(move || {
+                for len in [1, 5000, 70_001, 3, 200_000] {
+                    check::<f32>(&mut group, Sum, len);
+                    check::<i32>(&mut group, Max, len);
+                }
+            });
+        }
+    });
 }
 
 /// Partial results travel in another type, and several ranks are on one device.

@@ -52,7 +52,8 @@ pub type Mem<H> = <<H as DeviceHarness>::Device as Device>::Mem;
 /// How much is tested.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// Elements with random bit patterns for each type and operator.
+    /// Elements with random bit patterns for each type, operator and number of sources, which is
+    /// 1, 2, 3, 7 or 16.
     pub patterns: usize,
     /// Every length from 0 to this one is tested.
     pub lengths: usize,
@@ -66,24 +67,41 @@ pub struct Plan {
 }
 
 impl Default for Plan {
-    /// A million patterns, lengths to 300, any address, every program.
+    /// A million patterns for each type and operator, lengths to 300, any address, every program.
     fn default() -> Self {
-        Self { patterns: 1_000_000, lengths: 300, align: 1, every_shape: true, seed: 1 }
+        Self { patterns: 200_000, lengths: 300, align: 1, every_shape: true, seed: 1 }
     }
 }
 
-/// Runs the whole suite.
+/// Runs the whole suite. What tells most comes first, and each part that has passed says so, with
+/// the time it took: a run that is stopped early has told something, too.
 ///
 /// # Panics
 /// If the device does anything wrong.
 pub fn run(harness: &mut impl DeviceHarness, plan: &Plan) {
+    let started = Instant::now();
+    let mut last = started;
+    let mut passed = |part: &str| {
+        let now = Instant::now();
+        eprintln!("suite: {part}: passed in {:.1} s", (now - last).as_secs_f64());
+        last = now;
+    };
     let mut shapes = suite::shapes(harness, plan);
     suite::rules(harness);
+    passed("rules");
     suite::copies(harness, plan, &shapes);
+    passed("copies");
     suite::programs(harness, plan, &mut shapes);
-    suite::lengths(harness, plan, &mut shapes);
-    suite::starts(harness, plan, &mut shapes);
+    passed("programs");
     suite::every_value(harness, plan, &mut shapes);
+    passed("every value of small types");
     suite::every_rounding(harness, plan);
+    passed("every rounding");
+    suite::lengths(harness, plan, &mut shapes);
+    passed("lengths");
+    suite::starts(harness, plan, &mut shapes);
+    passed("starts");
     suite::patterns(harness, plan, &mut shapes);
+    passed("patterns");
+    eprintln!("suite: all passed in {:.1} s", started.elapsed().as_secs_f64());
 }

@@ -212,17 +212,16 @@ pub fn every_rounding(harness: &mut impl DeviceHarness, plan: &Plan) {
     }
 }
 
-/// `plan.patterns` random elements for each type and operator, 2 to 5 sources.
+/// `plan.patterns` random elements for each type, operator and number of sources.
 pub fn patterns(harness: &mut impl DeviceHarness, plan: &Plan, shapes: &mut Shapes) {
     let mut bits = Bits::new(plan.seed + 6);
-    let count = 16_384;
-    let mut rig = Rig::new(harness, SPANS, 8 * count);
-    let sources = shapes.sources(&[2, 2, 3, 4, 5]);
-    for (dtype, op) in combinations() {
+    let most = 16_384;
+    let mut rig = Rig::new(harness, SPANS, 8 * most);
+    let sources = shapes.sources(&[1, 2, 3, 7, 16]);
+    for ((dtype, op), k) in combinations().flat_map(|c| sources.iter().map(move |&k| (c, k))) {
         let mut left = plan.patterns;
         while left > 0 {
-            let count = count.min(left);
-            let k = bits.pick(&sources);
+            let count = most.min(left);
             let make = |bits: &mut Bits, mut leaves: Shape| {
                 if bits.next() & 1 == 0 {
                     leaves.forms[bits.below(k)] = Form::Partial;
