@@ -18,7 +18,8 @@ impl Window {
         Self::map(&OpenOptions::new().read(true).write(true).open(path)?)
     }
 
-    /// Maps the first `bytes` bytes of an open file, which has as many. The file need not stay open.
+    /// Maps the first `bytes` bytes of an open file, which has as many. The file need not stay
+    /// open.
     ///
     /// # Errors
     /// If it is not open for reading and writing, or cannot be mapped.

@@ -88,7 +88,8 @@ impl Region {
 
     /// Takes away what another host has laid out in a window: what is there may be anything. The
     /// region that is returned has no areas, it only tells when the board has let go:
-    /// [`Region::attachment`] is 0 and [`Region::other_beats`] has changed, so that it is no leftover.
+    /// [`Region::attachment`] is 0 and [`Region::other_beats`] has changed, so that it is no
+    /// leftover.
     #[must_use]
     pub fn withdraw(window: Window) -> Self {
         set(&window, 0, 0);

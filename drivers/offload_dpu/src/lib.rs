@@ -1,8 +1,8 @@
 //! The host's side of a board: a SmartNIC or DPU core that runs unisono's firmware and is a member
 //! of a group.
 //!
-//! [`Board::start`] starts one (an image under QEMU, behind a memory window), [`Board::attach`] finds
-//! one that runs already, behind the BAR of a card or a shared file. Either finds out what
+//! [`Board::start`] starts one (an image under QEMU, behind a memory window), [`Board::attach`]
+//! finds one that runs already, behind the BAR of a card or a shared file. Either finds out what
 //! it can do ([`Board::identity`]), and refuses what does not fit: another version, another image
 //! than the one that was asked for, no answer in time. [`Board::join`] makes it a member and hands
 //! out the host's ends of its links; [`Board::begin`] and [`Board::finish`] make calls. Boards that

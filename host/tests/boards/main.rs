@@ -164,7 +164,7 @@ fn nodes_meet_at_a_board() {
         let board = work(Group::builder().cpus(4).board(board.clone()));
         assert!(board == work(Group::builder().cpus(4)), "{nodes:?}");
         let as_wanted = board[..4].iter().all(|(sums, ..)| *sums == want);
-        assert_eq!(as_wanted, canonical, "{nodes:?}");
+        assert!(as_wanted || !canonical, "{nodes:?}");
     }
 }
 
@@ -272,9 +272,10 @@ fn a_board_that_runs_already_is_attached_to() {
         assert_eq!(board.pid(), None);
         let mut group = group(2, &board);
         let sums = group.run(|member| {
+            let call = Call { op: Some(Sum), ..Call::new(Kind::AllReduce, DType::F32, 10_000) };
             let count = if role.is_empty() && member.rank() == 2 { 0 } else { 10_000 };
             let mut x = vec![f32::from(member.rank()) + 1.0; count];
-            member.all_reduce(&mut x, Sum).map(|()| x)
+            member.in_place(&call, &mut x).map(|()| x)
         });
         let sum = if role.is_empty() { 3.0 } else { 6.0 };
         for sums in &sums.expect("all of them")[..2] {

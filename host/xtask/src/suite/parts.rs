@@ -237,6 +237,7 @@ fn emulated(project: &Project) -> Result<Outcome> {
         "--test=faults",
         "--test=serial",
         "--test=udp",
+        "--test=attach",
     ])?;
     let loader = cargo_test(&["--package=unisono-loader", "--features=boards", "--test=qemu"])?;
     let host = cargo_test(&["--package=unisono", "--test=boards"])?;
