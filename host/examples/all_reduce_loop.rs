@@ -1,5 +1,5 @@
 //! All-reduce in a loop, f32 sum in place, as `limit_fold.c` of the peers measures it: per size the
-//! median over samples of batches of back-to-back calls. Usage: `small_loop RANKS`.
+//! median over samples of batches of back-to-back calls. Usage: `all_reduce_loop RANKS`.
 
 use std::time::Instant;
 use unisono::{Error, Group, Sum};

@@ -65,8 +65,9 @@ pub enum Error {
         /// Type of the tensor.
         tensor: DType,
     },
-    /// As many calls are in flight as fit.
-    #[error("{0} calls are in flight already: wait for the oldest one")]
+    /// As many calls are in flight as fit: a call needs the one so many calls before it to have been
+    /// waited for, even if that is over.
+    #[error("the call that was begun {0} calls before this one has to be waited for first")]
     Busy(usize),
     /// No schedule can do this.
     #[error("no schedule can do {kind} over {ranks} ranks here{why}")]
@@ -99,7 +100,7 @@ pub enum Error {
     /// A rank waited too long.
     #[error(
         "rank {rank} gave up after {after:?} without any progress: it was waiting for rank \
-         {waiting_for} to send {} of chunk {chunk}; is that rank alive, and did it make the call?",
+         {waiting_for} to send {} of chunk {chunk}; are all ranks alive, and did they make the call?",
         phase_name(phase)
     )]
     Deadline {
@@ -154,6 +155,9 @@ pub enum Error {
         "rank {0} sent a frame that the protocol does not allow; are all ranks the same build?"
     )]
     Protocol(u16),
+    /// The system gives no thread for a member.
+    #[error("cannot start a thread for a rank: {0} (limits of processes, or of memory?)")]
+    Thread(String),
     /// A member's thread panicked.
     #[error("rank {rank}'s thread panicked: {text}")]
     Panicked {

@@ -9,6 +9,7 @@ use crate::memory::Block;
 use crate::tensor::{BufferMut, Tensor};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Mutex, PoisonError};
 use unisono_core::Kind;
 use unisono_gpu::Place;
 
@@ -75,17 +76,35 @@ impl Group {
                 }
             }
         };
+        // Nobody begins before all threads are there: a call that lacks a member ends only when its
+        // time is over.
+        let gate = Mutex::new(None);
+        let opened = |member| {
+            let go = *gate.lock().unwrap_or_else(PoisonError::into_inner);
+            if go == Some(true) { one(member) } else { Err(Error::Cancelled(member.rank())) }
+        };
         let results: Vec<Result<R, Error>> = std::thread::scope(|scope| {
+            let mut shut = gate.lock().unwrap_or_else(PoisonError::into_inner);
             let mut members = self.members.iter_mut();
             // The caller's thread is rank 0: one thread fewer, and a group of one has none.
             let first = members.next();
-            let threads: Vec<_> = members.map(|m| scope.spawn(|| one(m))).collect();
+            let start = |m| std::thread::Builder::new().spawn_scoped(scope, || opened(m));
+            let threads = members.map(start).collect::<Result<Vec<_>, _>>();
+            *shut = Some(threads.is_ok());
+            drop(shut);
+            let threads = match threads {
+                Ok(threads) => threads,
+                Err(error) => return vec![Err(Error::Thread(error.to_string()))],
+            };
             let first = first.map(one);
             let rest = threads.into_iter().map(|t| {
                 t.join().unwrap_or_else(|p| Err(Error::Panicked { rank: 0, text: panic_text(&*p) }))
             });
             first.into_iter().chain(rest).collect()
         });
+        if let [Err(Error::Thread(_))] = results[..] {
+            self.members.iter_mut().for_each(Member::leave);
+        }
         // What happened on a rank says more than what the others heard of it.
         let heard = |e: &&Error| match e {
             Error::PeerLost(_) => 2,
@@ -114,7 +133,7 @@ impl Group {
         }
         let kind = Kind::AllReduce;
         let count = tensors.first().map_or(0, |t| t.elements());
-        let slots: Vec<_> = tensors.iter_mut().map(|t| std::sync::Mutex::new(&mut **t)).collect();
+        let slots: Vec<_> = tensors.iter_mut().map(|t| Mutex::new(&mut **t)).collect();
         self.run(|member| {
             let Some(slot) = slots.get(usize::from(member.rank())) else {
                 // An aggregator takes part in the same call without a tensor.
@@ -123,7 +142,7 @@ impl Group {
                 let call = Call { op: Some(op.op), weight, ..Call::new(kind, dtype, count) };
                 return member.run_in_place(&call, &mut []);
             };
-            let mut tensor = slot.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let mut tensor = slot.lock().unwrap_or_else(PoisonError::into_inner);
             member.all_reduce(&mut **tensor, op)
         })?;
         Ok(())

@@ -40,7 +40,8 @@ pub struct Pending<T> {
 impl Member {
     /// Begins a call in place on a tensor that the member keeps until [`Member::wait`].
     ///
-    /// At most four calls are in flight; begin them in the same order on all ranks.
+    /// At most four calls are in flight, and each one needs the fourth call before it to have been
+    /// waited for, whatever came between; begin them in the same order on all ranks.
     ///
     /// # Errors
     /// [`Error`]; the tensor is dropped then. [`Error::Busy`] is not counted as a call, every other
@@ -200,12 +201,15 @@ pub struct Worker {
 
 impl Worker {
     /// Moves a member to a thread of its own.
-    #[must_use]
-    pub fn new(member: Member) -> Self {
+    ///
+    /// # Errors
+    /// [`Error::Thread`]; the member is gone then, which its peers notice.
+    pub fn new(member: Member) -> Result<Self, Error> {
         let rank = member.rank();
         let (jobs, inbox) = mpsc::channel();
-        let thread = std::thread::spawn(move || work(member, &inbox));
-        Self { jobs: Some(jobs), thread: Some(thread), rank }
+        let thread = std::thread::Builder::new().spawn(move || work(member, &inbox));
+        let thread = thread.map_err(|error| Error::Thread(error.to_string()))?;
+        Ok(Self { jobs: Some(jobs), thread: Some(thread), rank })
     }
 
     /// The member's rank.

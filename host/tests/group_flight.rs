@@ -95,7 +95,8 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 #[test]
 fn workers_carry_out_calls_while_the_caller_does_something_else() {
     let group = Group::builder().cpus(3).build().expect("a group");
-    let workers: Vec<Worker> = group.into_members().into_iter().map(Worker::new).collect();
+    let workers = group.into_members().into_iter().map(Worker::new);
+    let workers: Vec<Worker> = workers.collect::<Result<_, _>>().expect("threads");
     // More calls than channels, queued by one thread for all ranks.
     let promises: Vec<_> = (0..10)
         .flat_map(|k| workers.iter().map(move |w| (k, w)))

@@ -176,7 +176,8 @@ fn one_rank_and_its_aggregator_must_agree_as_well() {
 #[test]
 fn a_worker_waits_for_a_channel_instead_of_refusing() {
     let group = Group::builder().cpus(2).build().expect("a group");
-    let workers: Vec<Worker> = group.into_members().into_iter().map(Worker::new).collect();
+    let workers = group.into_members().into_iter().map(Worker::new);
+    let workers: Vec<Worker> = workers.collect::<Result<_, _>>().expect("threads");
     let size = |i: usize| if i == 0 { 4 << 20 } else { 1000 };
     let promises: Vec<_> = (0..13)
         .flat_map(|i| workers.iter().map(move |w| (i, w)))
@@ -201,7 +202,7 @@ fn promises_are_kept_even_if_the_worker_dies() {
     let builder = Group::builder().cpus(2).timeout(Duration::from_secs(5));
     let mut members = builder.build().expect("a group").into_members();
     let (b, a) = (members.pop().expect("two"), members.pop().expect("two"));
-    let (a, b) = (Worker::new(a), Worker::new(b));
+    let [a, b] = [a, b].map(|member| Worker::new(member).expect("a thread"));
     let call = || sum(DType::U8, 9);
     let mut first = a.start(call(), vec![1u8; 9]);
     let waker = Waker::from(Arc::new(Careless));
@@ -266,7 +267,8 @@ fn the_cause_is_reported_not_what_others_heard_of_it() {
 #[test]
 fn a_result_is_there_once() {
     let group = Group::builder().cpus(1).build().expect("a group");
-    let workers: Vec<Worker> = group.into_members().into_iter().map(Worker::new).collect();
+    let workers = group.into_members().into_iter().map(Worker::new);
+    let workers: Vec<Worker> = workers.collect::<Result<_, _>>().expect("threads");
     let mut promise = workers[0].start(sum(DType::U8, 3), vec![1u8; 3]);
     let mut context = Context::from_waker(Waker::noop());
     let first = loop {
@@ -304,4 +306,15 @@ fn refused_calls_have_their_own_errors() {
             Ok::<_, Error>(())
         })
         .expect("errors are values");
+}
+
+/// A group can be built where there is little stack, as in threads of other runtimes.
+#[test]
+fn a_small_stack_is_enough() {
+    let thread = std::thread::Builder::new().stack_size(192 << 10).spawn(|| {
+        let mut group = Group::builder().cpus(2).build().expect("a group");
+        group.run(|m| m.barrier()).map(|done| done.len())
+    });
+    let ranks = thread.expect("a thread").join().expect("no panic");
+    assert_eq!(ranks, Ok(2));
 }

@@ -18,8 +18,8 @@ const ABORT_GRACE: Duration = Duration::from_millis(200);
 /// Why a call could not begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BeginError {
-    /// As many calls are in flight as there are channels.
-    #[error("{0} calls are in flight already: wait for the oldest one")]
+    /// The result of the call so many calls ago has not been taken: the two share a channel.
+    #[error("the call that was begun {0} calls before this one has to be waited for first")]
     Busy(usize),
     /// The configuration cannot run.
     #[error(transparent)]

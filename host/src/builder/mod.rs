@@ -16,6 +16,19 @@ use std::time::Duration;
 use unisono_core::schedule::Owners;
 use unisono_core::{Order, Schedule};
 
+/// Stack of the thread that makes members: an engine has a megabyte, which not every compiler builds
+/// in its place.
+const ROOM: usize = 8 << 20;
+
+/// Runs `work` with much stack, however little the caller has.
+fn roomy<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, Error> {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().stack_size(ROOM).spawn_scoped(scope, work);
+        let thread = thread.map_err(|error| Error::Thread(error.to_string()))?;
+        Ok(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    })
+}
+
 /// Where a member is.
 #[derive(Clone, Debug)]
 enum On {
@@ -179,7 +192,7 @@ impl GroupBuilder {
             (Choice::Auto, Some(rates)) => Some(self.given(rates, ranks)?),
             (Choice::Auto, None) => places.owners()?,
         };
-        self.join(places, members, owners)
+        roomy(move || self.join(places, members, owners))?
     }
 
     /// The ranks' devices, `auto` written out.

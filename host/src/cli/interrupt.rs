@@ -1,6 +1,8 @@
 //! Ctrl-C and its like: a flag that everything looks at, so that whoever stops can clean up.
 
 use super::error::Interrupted;
+#[cfg(unix)]
+use signal_hook::consts::{SIGHUP, SIGQUIT, SIGXCPU, SIGXFSZ};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 use std::io;
@@ -19,7 +21,7 @@ impl Interrupt {
     pub fn install() -> io::Result<Self> {
         let new = Self { flag: Arc::default(), signal: Arc::default() };
         #[cfg(unix)]
-        let signals = [SIGINT, SIGTERM, signal_hook::consts::SIGHUP];
+        let signals = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGXCPU];
         #[cfg(not(unix))]
         let signals = [SIGINT, SIGTERM];
         for signal in signals {
@@ -33,7 +35,7 @@ impl Interrupt {
         // Where files must not grow further, this signal would end the process before it can clean
         // up. Once it is caught, the write itself fails, and nobody needs to look at a flag.
         #[cfg(unix)]
-        flag::register(signal_hook::consts::SIGXFSZ, Arc::default())?;
+        flag::register(SIGXFSZ, Arc::default())?;
         Ok(new)
     }
 

@@ -1,13 +1,13 @@
 //! How results are written: units, aligned lines, tables, JSON.
 
+use anyhow::Context;
 use serde::Serialize;
-use std::io::{self, Write};
+use std::io::Write;
 
 /// Writes a finished report to stdout, without colours where nobody sees them.
-pub fn print(text: &str) -> io::Result<()> {
+pub fn print(text: &str) -> anyhow::Result<()> {
     let mut out = anstream::stdout();
-    out.write_all(text.as_bytes())?;
-    out.flush()
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("writing to stdout")
 }
 
 /// Writes a value as JSON to stdout.

@@ -61,6 +61,10 @@ impl Staged {
                 _ => anyhow!("{}: the folder {folder_shown} takes no new file: {error}", shown()),
             }
         })?;
+        // Who may read what is replaced may read what replaces it, and nobody else.
+        if let Ok(about) = fs::metadata(&path) {
+            file.as_file().set_permissions(about.permissions()).with_context(shown)?;
+        }
         Ok(Self { name: name.to_owned(), path, to: To::New(file) })
     }
 

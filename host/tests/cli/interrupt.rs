@@ -69,7 +69,7 @@ fn ended(mut child: Child) -> (Option<i32>, String) {
 #[test]
 fn a_signal_leaves_nothing_behind() {
     let folder = folder();
-    for (name, code) in [("INT", 130), ("TERM", 143), ("HUP", 129)] {
+    for (name, code) in [("INT", 130), ("TERM", 143), ("HUP", 129), ("QUIT", 131), ("XCPU", 152)] {
         // This would take minutes; a moment later calls run.
         let child = start(folder.path(), 4, 4 << 20, &[]);
         sleep(Duration::from_millis(300));

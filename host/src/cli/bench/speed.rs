@@ -107,7 +107,7 @@ pub fn run(args: &DeviceArgs, interrupt: &Interrupt) -> Result<()> {
         batched,
         folds,
     };
-    if args.json { print_json(&report) } else { Ok(print(&report.text())?) }
+    if args.json { print_json(&report) } else { print(&report.text()) }
 }
 
 impl Report {

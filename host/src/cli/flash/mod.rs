@@ -136,7 +136,7 @@ fn show(about: &About, json: bool) -> Result<()> {
     if json {
         return print_json(about);
     }
-    Ok(print(&about.text())?)
+    print(&about.text())
 }
 
 /// Is the board's name on the command line to blame?

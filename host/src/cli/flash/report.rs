@@ -137,7 +137,7 @@ impl Load {
         }
         let mut text = self.image.text();
         self.write(&mut text)?;
-        Ok(print(&text)?)
+        print(&text)
     }
 
     fn write(&self, to: &mut String) -> std::fmt::Result {

@@ -92,10 +92,14 @@ fn on_threads<T: Sync, R: Send>(
 ) -> Result<Vec<R>> {
     std::thread::scope(|scope| {
         let work = &work;
-        let threads: Vec<_> = items.iter().map(|item| scope.spawn(move || work(item))).collect();
-        let joined = threads.into_iter().map(|thread| match thread.join() {
-            Ok(result) => result,
-            Err(panic) => std::panic::resume_unwind(panic),
+        let start = |item| std::thread::Builder::new().spawn_scoped(scope, move || work(item));
+        let threads: Vec<_> = items.iter().map(start).collect();
+        let joined = threads.into_iter().map(|thread| {
+            let thread = thread.context("cannot start a thread (a limit of processes?)")?;
+            match thread.join() {
+                Ok(result) => result,
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
         });
         // All threads are waited for, also behind an error.
         joined.collect::<Vec<_>>().into_iter().collect()
