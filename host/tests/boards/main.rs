@@ -1,7 +1,7 @@
 //! Groups with an emulated board in them. Needs QEMU and the boards' images (`UNISONO_BOARDS`);
 //! `cargo xtask test --only boards` brings both.
 
-use std::process::Command;
+use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 use unisono::device::{Dpu, DpuSpec};
 use unisono::schedule::Nodes;
@@ -266,7 +266,7 @@ fn a_board_that_runs_already_is_attached_to() {
     let images = std::env::var_os("UNISONO_BOARDS").expect("a folder of images");
     let mut program = Command::new("qemu-aarch64");
     program.arg(std::path::Path::new(&images).join("dpu_linux")).arg(&file);
-    let mut program = program.spawn().expect("qemu-aarch64 is installed");
+    let _card = Card(program.spawn().expect("qemu-aarch64 is installed"));
     for role in ["", ":rank"] {
         let board = start(&format!("dpu:file:{}{role}", file.display()), 3);
         assert_eq!(board.pid(), None);
@@ -282,7 +282,17 @@ fn a_board_that_runs_already_is_attached_to() {
             assert_eq!(sums[..], [sum; 10_000]);
         }
     }
-    program.kill().and_then(|()| program.wait()).expect("it runs");
+}
+
+/// A program that ends with its test, whatever becomes of that.
+struct Card(Child);
+
+impl Drop for Card {
+    fn drop(&mut self) {
+        // It may be gone already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 /// One board, one group at a time; and boards cannot reach each other.
