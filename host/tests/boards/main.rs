@@ -168,10 +168,11 @@ fn nodes_meet_at_a_board() {
     }
 }
 
+/// What a member has after some calls.
+type Results = (Vec<u32>, Vec<u16>, Vec<u32>);
+
 /// Calls of a member of four ranks and a hub; the last has no data.
-fn through_a_hub<const COUNT: usize>(
-    member: &mut Member,
-) -> Result<(Vec<u32>, Vec<u16>, Vec<u32>), Error> {
+fn through_a_hub<const COUNT: usize>(member: &mut Member) -> Result<Results, Error> {
     let rank = member.rank();
     let mine = |count: usize| if rank < 4 { count } else { 0 };
     let of = |kind, dtype, count: usize| Call::new(kind, dtype, count as u64);
