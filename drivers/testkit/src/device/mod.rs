@@ -91,8 +91,8 @@ pub fn run(harness: &mut impl DeviceHarness, plan: &Plan) {
     passed("rules");
     suite::copies(harness, plan, &shapes);
     passed("copies");
-    suite::programs(harness, plan, &mut shapes);
-    passed("programs");
+    suite::programs(harness, plan, &mut shapes, &mut passed);
+    passed("all programs");
     suite::every_value(harness, plan, &mut shapes);
     passed("every value of small types");
     suite::every_rounding(harness, plan);

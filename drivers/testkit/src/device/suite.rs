@@ -108,12 +108,23 @@ pub fn copies(harness: &mut impl DeviceHarness, plan: &Plan, shapes: &Shapes) {
 
 /// Every type, operator and finish with 1, 2, 3, 4, 7 and 16 sources; leaves, partial values and
 /// both; canonical and random programs; one destination, several, in place.
-pub fn programs(harness: &mut impl DeviceHarness, plan: &Plan, shapes: &mut Shapes) {
+///
+/// A device that compiles a kernel for each is long at it, so each type says that it has `passed`.
+pub fn programs(
+    harness: &mut impl DeviceHarness,
+    plan: &Plan,
+    shapes: &mut Shapes,
+    mut passed: impl FnMut(&str),
+) {
     let mut bits = Bits::new(plan.seed + 1);
     let mut rig = Rig::new(harness, SPANS, 8 * LONG);
     let kinds = if shapes.every() { KINDS } else { 1 };
     let most = shapes.dests_max();
+    let mut last = None;
     for (dtype, op) in combinations() {
+        if let Some(done) = last.replace(dtype).filter(|&done| done != dtype) {
+            passed(&format!("programs of {done}"));
+        }
         for k in shapes.sources(&[1, 2, 3, 4, 7, 16]) {
             for kind in 0..kinds {
                 let make = |bits: &mut Bits, _| Shape::of_kind(bits, dtype, k, kind, most);

@@ -134,8 +134,8 @@ fn pass_on(from: Option<impl Read + Send + 'static>, out: bool, to: Sender<Line>
     });
 }
 
-/// Runs jobs, `width` at a time, until `deadline`; `see` hears of each when it is over. In the
-/// order of the jobs.
+/// Runs jobs, `width` at a time, until `deadline`: each has its share of the time that is left when
+/// it begins. `see` hears of each when it is over. In the order of the jobs.
 pub fn side_by_side(
     jobs: Vec<Job>,
     width: usize,
@@ -148,9 +148,14 @@ pub fn side_by_side(
         for _ in 0..width.max(1) {
             scope.spawn(|| {
                 loop {
-                    let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+                    let mut queue = waiting.lock().unwrap_or_else(PoisonError::into_inner);
+                    let rounds = queue.len().div_ceil(width.max(1)).max(1);
+                    let next = queue.pop_front();
+                    drop(queue);
                     let Some((place, job)) = next else { return };
-                    let over = job.run(deadline, false);
+                    let now = Instant::now();
+                    let share = deadline.saturating_duration_since(now) / rounds as u32;
+                    let over = job.run(now + share, false);
                     let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
                     see(&over);
                     done.push((place, over));
@@ -206,5 +211,14 @@ mod tests {
         let done = side_by_side(jobs, 3, soon(), |_| *seen.lock().unwrap() += 1);
         let passed: Vec<_> = done.iter().map(|done| done.outcome == Outcome::Passed).collect();
         assert_eq!((passed, seen.into_inner().unwrap()), (vec![true, false, true], 3));
+    }
+
+    #[test]
+    fn a_long_job_leaves_time_for_the_next() {
+        let jobs = ["exec sleep 1000", "true"].map(shell).into();
+        let limit = Instant::now() + Duration::from_secs(8);
+        let done = side_by_side(jobs, 1, limit, |_| {});
+        let outcomes = [&done[0].outcome, &done[1].outcome];
+        assert_eq!(outcomes, [&Outcome::Stopped, &Outcome::Passed]);
     }
 }

@@ -307,7 +307,7 @@ impl Done {
         let parts = self.lines.iter().filter_map(|line| line.strip_prefix("suite: "));
         let passed: Vec<&str> =
             parts.filter_map(|part| part.split_once(": passed")).map(|(part, _)| part).collect();
-        let mut line = format!("{:40} {how}, {:.1} s", self.what, self.seconds);
+        let mut line = format!("{:58} {how}, {:.1} s", self.what, self.seconds);
         if self.outcome != Outcome::Passed && !passed.is_empty() {
             line += &format!("; passed: {}", passed.join(", "));
         }
