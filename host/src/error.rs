@@ -65,8 +65,8 @@ pub enum Error {
         /// Type of the tensor.
         tensor: DType,
     },
-    /// As many calls are in flight as fit: a call needs the one so many calls before it to have been
-    /// waited for, even if that is over.
+    /// As many calls are in flight as fit: a call needs the one so many calls before it to have
+    /// been waited for, even if that is over.
     #[error("the call that was begun {0} calls before this one has to be waited for first")]
     Busy(usize),
     /// No schedule can do this.
@@ -100,7 +100,8 @@ pub enum Error {
     /// A rank waited too long.
     #[error(
         "rank {rank} gave up after {after:?} without any progress: it was waiting for rank \
-         {waiting_for} to send {} of chunk {chunk}; are all ranks alive, and did they make the call?",
+         {waiting_for} to send {} of chunk {chunk}; are all ranks alive, and did they make \
+         the call?",
         phase_name(phase)
     )]
     Deadline {

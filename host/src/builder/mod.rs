@@ -16,8 +16,8 @@ use std::time::Duration;
 use unisono_core::schedule::Owners;
 use unisono_core::{Order, Schedule};
 
-/// Stack of the thread that makes members: an engine has a megabyte, which not every compiler builds
-/// in its place.
+/// Stack of the thread that makes members: an engine has a megabyte, which not every compiler
+/// builds in its place.
 const ROOM: usize = 8 << 20;
 
 /// Runs `work` with much stack, however little the caller has.
