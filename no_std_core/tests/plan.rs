@@ -197,7 +197,7 @@ fn candidates_are_complete_and_the_best_shares_win() {
     };
     let plain = ["direct", "one-shot", "halving-doubling", "binomial", "ring", "double-tree"];
     assert_eq!(names(&links([1.0; 4]), None), plain);
-    assert_eq!(names(&links([1.0, 1.0, 1.0, 0.1, 1.0]), Some(&nodes)).len(), 9);
+    assert_eq!(names(&links([1.0, 1.0, 1.0, 0.1, 1.0]), Some(&nodes)).len(), 10);
     assert_eq!(names(&links([1.0; 3]), None), [""; 0]);
     assert_eq!(candidates(4, &links([1.0; 4]), Some(&Nodes::even(5, 1).unwrap())).len(), 6);
 
