@@ -221,7 +221,7 @@ mod tests {
         assert_eq!(of(64 << 20, 4, 1 << 20), Ok((16, 16 << 10, 1 << 20)));
         assert_eq!(of(2 << 20, 4, 0), Ok((16, 4 << 10, 0)));
         let (slots, slot_bytes, memory) = of(2 << 20, 2, 64 << 20).expect("room");
-        assert_eq!((slots, slot_bytes), (16, 8 << 10));
+        assert_eq!((slots, slot_bytes), (16, 4 << 10));
         assert!((MEMORY_MIN..2 << 20).contains(&memory), "{memory}");
         let small = of(64 << 10, 2, 0).expect_err("too small");
         assert!(small.contains("65536 bytes") && small.contains("2 members take"), "{small}");
