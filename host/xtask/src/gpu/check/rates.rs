@@ -54,7 +54,7 @@ mod tests {
     fn rates_are_read() {
         let json = r#"{"device": "a GPU", "driver": "its driver", "sources": 4, "bytes": 64,
             "copy": 100.5, "upload": 10.0, "download": 9.0, "trip": 1e-5, "batched": 2e-6,
-            "folds": [{"type": "float", "op": "sum", "rate": 90.0, "of_copy": 0.9, "first": 0.01}]}"#;
+            "folds": [{"type": "float", "op": "sum", "rate": 90, "of_copy": 0.9, "first": 0.01}]}"#;
         let text = super::text("vulkan:0", json).unwrap();
         assert!(text.starts_with("vulkan:0: a GPU, its driver\n  own copy 100.50 GB/s"), "{text}");
         assert!(text.contains("90.00   0.90 of its copy, first call 10.0 ms"), "{text}");
