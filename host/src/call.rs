@@ -26,6 +26,11 @@ impl Call {
         Self { kind, dtype, op: None, weight: Scalar::one(dtype), count, root: 0 }
     }
 
+    /// The root; one that means nothing is no reason to disagree.
+    pub(crate) const fn agreed_root(&self) -> u16 {
+        if self.kind.is_rooted() { self.root } else { 0 }
+    }
+
     /// Elements of input and output that `rank` of `ranks` has to bring.
     #[must_use]
     pub const fn lengths(&self, rank: u16, ranks: u16) -> (u64, u64) {

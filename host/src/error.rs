@@ -131,6 +131,9 @@ pub enum Error {
     /// A GPU, its driver or its loader says no, outside of a call.
     #[error(transparent)]
     Gpu(#[from] GpuError),
+    /// A board says no, or is gone; its name is in the text.
+    #[error("{0}")]
+    Board(String),
     /// A tensor whose memory this rank's device cannot reach.
     #[error("the tensor is in memory of {0}, and rank {1} is on another device")]
     Elsewhere(String, u16),

@@ -35,6 +35,10 @@ impl Group {
     }
 
     /// The members, one for each rank (aggregators last), to be moved to their threads.
+    ///
+    /// If a board is reached by packets (UDP, serial lines), a member that is dropped right after
+    /// its last call may leave the board waiting for an answer until it gives the link up;
+    /// [`Group::run`] and [`Worker`](crate::Worker)s look after the links until all are done.
     #[must_use]
     pub fn into_members(mut self) -> Vec<Member> {
         // After a `run` every member has left.

@@ -277,7 +277,8 @@ fn work(mut member: Member, inbox: &mpsc::Receiver<Job>) {
                     idle = 0;
                 }
                 Err(RecvTimeoutError::Disconnected) => open = false,
-                Err(RecvTimeoutError::Timeout) => {}
+                // A board may still wait for an answer to what is over here.
+                Err(RecvTimeoutError::Timeout) => member.progress(),
             }
         }
         // Calls end in any order; a channel is free only when its call's result was taken.
@@ -297,7 +298,7 @@ fn work(mut member: Member, inbox: &mpsc::Receiver<Job>) {
             0..100 => {}
             100..2000 => std::thread::yield_now(),
             // The bell of the member also rings when a peer has sent something.
-            _ if !flying.is_empty() => member.bell().sleep(),
+            _ if !flying.is_empty() => member.rest(),
             _ => {}
         }
     }

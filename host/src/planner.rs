@@ -1,7 +1,8 @@
 //! Which schedule, chunk size and window a call gets: a pure function of what all members know.
 
+use crate::call::Call;
 use crate::error::Error;
-use unisono_core::schedule::Owners;
+use unisono_core::schedule::{Aggregators, Owners};
 use unisono_core::{DType, Kind, Order, ReduceOp, Schedule};
 use unisono_link_span::INLINE;
 
@@ -21,6 +22,49 @@ const CHUNK_MAX: u64 = 1 << 20;
 /// Smallest chunk where devices are not all the same: a GPU takes some 10 to 100 us to be told of
 /// one, whatever its size.
 const CHUNK_MIN_GPU: u64 = 1 << 16;
+
+/// Chunks that a board's slots should hold: fewer, and it folds only while nothing comes in.
+const CHUNKS_ON_BOARD: u64 = 4;
+
+/// What the boards of a group can do, the least of all of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Boards that are aggregators; the others are ranks.
+    pub aggregators: u16,
+    /// Is a board one of the ranks, and so in every call?
+    pub ranks: bool,
+    /// Bytes of the largest chunk that a link to a board carries.
+    pub payload: u64,
+    /// Bytes of a board's slots, for one call.
+    pub scratch: u64,
+    /// Bit `i`: `DType::ALL[i]` can be reduced.
+    pub dtypes: u16,
+    /// Bit `i`: `ReduceOp::ALL[i]` can be.
+    pub ops: u16,
+}
+
+impl Limits {
+    /// Can the boards reduce this?
+    fn reduces(&self, dtype: DType, op: Option<ReduceOp>) -> bool {
+        let has = |bits: u16, at: Option<usize>| at.is_some_and(|at| bits >> at & 1 == 1);
+        let op = op.is_none_or(|op| has(self.ops, ReduceOp::ALL.iter().position(|o| *o == op)));
+        op && has(self.dtypes, DType::ALL.iter().position(|d| *d == dtype))
+    }
+
+    /// Is a board in a call over `ranks` ranks with this schedule?
+    fn take_part(&self, schedule: &Schedule, ranks: u16) -> bool {
+        self.ranks || schedule.members(ranks) > ranks
+    }
+
+    /// Elements of a chunk of which some fit the slots.
+    fn chunk(&self, ranks: u16, dtype: DType) -> u64 {
+        // A fold in canonical order has as many values waiting as its tree is deep, and two more.
+        let slots = u64::from(ranks.max(1).next_power_of_two().ilog2() + 2);
+        let bytes = self.payload.min(self.scratch / (CHUNKS_ON_BOARD * slots));
+        // Slots start on cache lines.
+        (bytes / 64 * 64 / dtype.acc().size() as u64).max(1)
+    }
+}
 
 /// Which schedule to use.
 #[expect(clippy::large_enum_variant, reason = "one a group, and a schedule is 300 bytes at most")]
@@ -48,6 +92,8 @@ pub struct PlanOptions {
     pub window: Option<u16>,
     /// Who owns which share of an all-reduce, if the planner may choose; `None`: all the same.
     pub owners: Option<Owners>,
+    /// What boards of the group can do; `None`: there are none.
+    pub boards: Option<Limits>,
 }
 
 /// How one call is carried out.
@@ -61,6 +107,8 @@ pub struct Plan {
     pub chunk: u64,
     /// Chunks in flight.
     pub window: u16,
+    /// Chunks that are sent before their receiver has asked for them.
+    pub(crate) eager: u64,
 }
 
 impl PlanOptions {
@@ -68,7 +116,13 @@ impl PlanOptions {
     #[must_use]
     pub const fn new(ranks: u16) -> Self {
         let order = Order::Canonical;
-        Self { ranks, choice: Choice::Auto, order, chunk: None, window: None, owners: None }
+        let choice = Choice::Auto;
+        Self { ranks, choice, order, chunk: None, window: None, owners: None, boards: None }
+    }
+
+    /// The plan for a call.
+    pub(crate) fn plan_of(&self, call: &Call) -> Result<Plan, Error> {
+        self.plan(call.kind, call.dtype, call.op, call.count)
     }
 
     /// The plan for a call.
@@ -83,7 +137,7 @@ impl PlanOptions {
         count: u64,
     ) -> Result<Plan, Error> {
         let schedule = match &self.choice {
-            Choice::Auto => self.choose(kind, dtype, count),
+            Choice::Auto => self.choose(kind, dtype, op, count),
             Choice::Fixed(schedule) => Some(schedule.clone()),
         };
         let refused = |why: String| Error::NoPlan { kind, ranks: self.ranks, why };
@@ -100,12 +154,36 @@ impl PlanOptions {
                  the schedule; choose another one or allow any order"
             )));
         }
-        let chunk = self.chunk.unwrap_or_else(|| self.chunk_for(&schedule, dtype, count)).max(1);
+        let boards = self.boards.as_ref().filter(|b| b.take_part(&schedule, self.ranks));
+        if kind.reduces() && boards.is_some_and(|boards| !boards.reduces(dtype, op)) {
+            return Err(refused(format!(
+                ": a board of the group does not reduce {dtype} like that"
+            )));
+        }
+        let chunk = self.chunk.unwrap_or_else(|| {
+            let chunk = self.chunk_for(&schedule, dtype, count);
+            boards.map_or(chunk, |boards| chunk.min(boards.chunk(self.ranks, dtype)))
+        });
         let window = self.window.unwrap_or(WINDOW_MAX as u16).clamp(1, WINDOW_MAX as u16);
-        Ok(Plan { print: schedule.fingerprint(), schedule, chunk, window })
+        // Bytes that a link has to carry wait for the room that their receiver has.
+        let eager = if self.boards.is_some() { 0 } else { u64::from(window) };
+        Ok(Plan { print: schedule.fingerprint(), schedule, chunk: chunk.max(1), window, eager })
     }
 
-    fn choose(&self, kind: Kind, dtype: DType, count: u64) -> Option<Schedule> {
+    fn choose(
+        &self,
+        kind: Kind,
+        dtype: DType,
+        op: Option<ReduceOp>,
+        count: u64,
+    ) -> Option<Schedule> {
+        if let Some(boards) = self.boards.as_ref().filter(|b| b.reduces(dtype, op))
+            && kind.reduces()
+            && self.ranks > 1
+            && let Some(aggregators) = Aggregators::new(boards.aggregators)
+        {
+            return Some(Schedule::Star(aggregators));
+        }
         let bytes = count.saturating_mul(dtype.size() as u64);
         // Where devices differ, the fastest one is sooner ready with it than the slowest.
         let alike = self.owners.is_none() && self.ranks <= ONE_SHOT_RANKS;

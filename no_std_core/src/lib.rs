@@ -18,6 +18,7 @@
 #[cfg(test)]
 extern crate std;
 
+mod bytes;
 pub mod dtype;
 pub mod fold;
 pub mod layout;

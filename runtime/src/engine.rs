@@ -28,7 +28,7 @@ pub enum BeginError {
 
 /// Joins one member's machines, device and links.
 ///
-/// * `OPS`: calls in flight, the same on every member (a call's channel is its number mod `OPS`).
+/// * `OPS`: most calls in flight. Links with fewer channels lower it ([`Engine::channels`]).
 /// * `W`, `R`, `P`: as in [`unisono_core::machine::Machine`].
 pub struct Engine<D: Device, L, const OPS: usize, const W: usize, const R: usize, const P: usize> {
     pub(crate) rank: Rank,
@@ -38,6 +38,8 @@ pub struct Engine<D: Device, L, const OPS: usize, const W: usize, const R: usize
     pub(crate) links: Vec<Option<L>, P>,
     pub(crate) slots: [Slot<D::Mem, W, R, P>; OPS],
     pub(crate) device_error: Option<D::Error>,
+    /// Channels less one; a power of two less one.
+    mask: usize,
 }
 
 impl<D, L, const OPS: usize, const W: usize, const R: usize, const P: usize>
@@ -48,9 +50,26 @@ where
 {
     /// An engine for `rank`; `links` are indexed by rank, without one to itself.
     #[must_use]
-    pub const fn new(rank: Rank, epoch: u32, device: D, links: Vec<Option<L>, P>) -> Self {
+    pub fn new(rank: Rank, epoch: u32, device: D, links: Vec<Option<L>, P>) -> Self {
         let slots = [const { Slot::new() }; OPS];
-        Self { rank, epoch, next_op: 0, device, links, slots, device_error: None }
+        let channels = links.iter().flatten().map(|link| link.caps().channels).min();
+        let channels = channels.unwrap_or(OPS).clamp(1, OPS);
+        // Calls take channels in turn, and finding the turn has to be cheap on small cores.
+        let mask = (channels + 1).next_power_of_two() / 2 - 1;
+        Self { rank, epoch, next_op: 0, device, links, slots, device_error: None, mask }
+    }
+
+    /// Calls that may be in flight: the largest power of two that `OPS` and every link allow. It
+    /// has to be the same on every member, because a call's channel is its number modulo this.
+    pub const fn channels(&self) -> usize {
+        self.mask + 1
+    }
+
+    /// The channel of a call.
+    pub const fn channel(&self, op_id: u64) -> usize {
+        let index = op_id as usize & self.mask;
+        // The mask is below; said again where the compiler sees it, there is no check of bounds.
+        if index < OPS { index } else { OPS - 1 }
     }
 
     /// The device.
@@ -99,7 +118,7 @@ where
 
     /// Is there a channel for one more call now?
     pub fn has_channel(&self) -> bool {
-        self.slots[(self.next_op % OPS as u64) as usize].state == State::Free
+        self.slots[self.channel(self.next_op)].state == State::Free
     }
 
     /// Counts a call that could not begin here, as the other members count it, and tells them, so
@@ -115,7 +134,7 @@ where
 
     /// Uses up the next number for a call that is refused, and tells the peers.
     fn tell_refused(&mut self) {
-        let index = (self.next_op % OPS as u64) as usize;
+        let index = self.channel(self.next_op);
         let slot = &mut self.slots[index];
         // What peers send for this call must not stay in the links.
         slot.failed = true;
@@ -143,9 +162,10 @@ where
     /// [`BeginError`]; nothing was sent then.
     pub unsafe fn begin(&mut self, call: &mut Call<D::Mem>) -> Result<u64, BeginError> {
         let op_id = self.next_op;
-        let slot = &mut self.slots[(op_id % OPS as u64) as usize];
+        let index = self.channel(op_id);
+        let slot = &mut self.slots[index];
         if slot.state != State::Free {
-            return Err(BeginError::Busy(OPS));
+            return Err(BeginError::Busy(self.channels()));
         }
         let config = &mut call.config;
         config.epoch = self.epoch;
@@ -178,7 +198,8 @@ where
     /// Does what can be done now; true if anything was.
     pub fn poll(&mut self) -> bool {
         let mut worked = self.complete();
-        for index in 0..OPS {
+        self.links.iter_mut().flatten().for_each(Link::poll);
+        for index in 0..OPS.min(self.channels()) {
             match self.slots[index].state {
                 State::Running | State::Failing(_) => {
                     worked |= self.listen(index);
@@ -242,7 +263,7 @@ where
 
     /// Is there a result to be taken?
     pub fn is_over(&self, op_id: u64) -> bool {
-        let slot = &self.slots[(op_id % OPS as u64) as usize];
+        let slot = &self.slots[self.channel(op_id)];
         slot.op_id == op_id && matches!(slot.state, State::Over(_))
     }
 
@@ -264,12 +285,13 @@ where
 
     /// Elements from the start of the output that are final.
     pub fn progress(&self, op_id: u64) -> Option<u64> {
-        let slot = &self.slots[(op_id % OPS as u64) as usize];
+        let slot = &self.slots[self.channel(op_id)];
         (slot.op_id == op_id && slot.state != State::Free).then(|| slot.machine.progress())
     }
 
     fn slot_mut(&mut self, op_id: u64) -> Option<&mut Slot<D::Mem, W, R, P>> {
-        let slot = &mut self.slots[(op_id % OPS as u64) as usize];
+        let index = self.channel(op_id);
+        let slot = &mut self.slots[index];
         (slot.op_id == op_id && slot.state != State::Free).then_some(slot)
     }
 

@@ -9,6 +9,7 @@
 //! | `planner` | and the planner: all of `unisono-core` |
 //! | `node` | engine, device of scalar folds, and a packet link to one peer: a whole member |
 //! | `node_cpu` | the same with the CPU device's kernels |
+//! | `serial` | engine, device of scalar folds, links over a serial line: a small board's member |
 //!
 //! What an image is given comes through [`black_box`](core::hint::black_box): the compiler can
 //! neither compute a result beforehand nor drop a branch. State lies in statics, so the image's RAM
@@ -16,17 +17,17 @@
 //! here make two of them reduce.
 #![cfg_attr(not(test), no_std)]
 
-mod device;
 mod link;
 mod node;
 mod parts;
 mod place;
+pub mod serial;
 
-pub use device::ScalarDevice;
 pub use link::{End, PacketLink};
 pub use node::Node;
 pub use parts::{fold, machine, planner, reliable};
 pub use place::Global;
+pub use unisono_device_scalar::ScalarDevice;
 
 use core::cell::RefCell;
 use core::hint::black_box;

@@ -1,4 +1,5 @@
-//! The driver contract of unisono: what a [`Device`] and a [`Link`] promise to the engine.
+//! The driver contract of unisono: what a [`Device`] and a [`Link`] promise to the engine, and what
+//! a [`PacketLink`] and a [`Clock`] promise to links that are made of them.
 //!
 //! Rules that every driver keeps (after Tock's TRD3):
 //!
@@ -9,7 +10,11 @@
 #![no_std]
 
 pub mod device;
+mod either;
 pub mod link;
+pub mod packet;
 
 pub use device::{Copy, Device, DeviceCaps, Done, Fold, HostMemory, HostPtr, Memory, Token};
+pub use either::Either;
 pub use link::{Arrived, Incoming, Link, LinkCaps, LinkError, Outgoing};
+pub use packet::{Clock, PacketLink};

@@ -86,6 +86,14 @@ pub trait Link {
     /// Fixed properties.
     fn caps(&self) -> LinkCaps;
 
+    /// Does what the link has to do by itself: takes in packets, answers them, sends again what got
+    /// lost. The engine calls this once a round; a link that needs nothing of the kind leaves it.
+    ///
+    /// A peer may need it also when this side's calls are over: a payload whose memory is free
+    /// ([`Link::poll_sent`]) may still be on its way, and what has arrived has to be answered. So a
+    /// member with such links is polled between its calls, too.
+    fn poll(&mut self) {}
+
     /// Is there room for one more frame on this channel now?
     fn has_room(&mut self, channel: usize) -> bool;
 
@@ -123,7 +131,8 @@ pub trait Link {
     fn take(&mut self, channel: usize);
 
     /// Receives the bytes of the head frame ([`Arrived::Stream`]) into `into`; true once they are
-    /// all there and the frame is taken away. `None` throws them away.
+    /// all there and the frame is taken away. `None` throws them away. A frame whose sender has
+    /// withdrawn it in the middle goes away without ever giving true.
     ///
     /// # Safety
     /// `into` must be valid for writes of the frame's payload.

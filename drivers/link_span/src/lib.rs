@@ -20,6 +20,6 @@ mod ring;
 mod sync;
 
 pub use bell::Bell;
-pub use fabric::fabric;
+pub use fabric::{Ends, fabric};
 pub use link::SpanLink;
 pub use packed::INLINE;

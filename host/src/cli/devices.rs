@@ -4,7 +4,9 @@ use super::report::{bytes, print, print_json};
 use serde::Serialize;
 use std::fmt::Write;
 use sysinfo::{CpuRefreshKind, MemoryRefreshKind, RefreshKind, System};
-use unisono::device::{Api, Arithmetic, Card, CardType, Catalog, DeviceSpec, Opened, Which};
+use unisono::device::{
+    Api, Arithmetic, Card, CardType, Catalog, DeviceSpec, DpuEntry, Opened, Which, boards,
+};
 use unisono_device_cpu::Isa;
 
 const EXAMPLES: &str = "\
@@ -15,7 +17,9 @@ Examples:
 
 Devices are named by API and place (vulkan:0), part of the name (opencl:radeon), UUID or PCI
 address. One line is one device, whatever the number of APIs that see it. `auto` is every device of
-the list but software, and the CPU. -v and --json open the devices and test their arithmetic.";
+the list but software and boards, and the CPU. A board (dpu:NAME) folds for the ranks and has no
+data; as dpu:NAME:rank it is a rank itself. -v and --json open the devices and test their
+arithmetic.";
 
 /// Options of `unisono devices`.
 #[derive(clap::Args, Debug)]
@@ -34,6 +38,25 @@ struct Devices {
     devices: Vec<Device>,
     /// APIs without devices.
     missing: Vec<Missing>,
+    /// SmartNIC and DPU cores.
+    boards: Vec<Board>,
+}
+
+/// A board that this version knows.
+#[derive(Debug, Serialize)]
+struct Board {
+    /// What `--on` calls it.
+    on: String,
+    about: &'static str,
+    /// Why it cannot be started here.
+    missing: Option<String>,
+}
+
+impl From<DpuEntry> for Board {
+    fn from(entry: DpuEntry) -> Self {
+        let DpuEntry { on, about, missing } = entry;
+        Self { on, about, missing }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -218,6 +241,7 @@ pub fn run(args: &DevicesArgs, verbose: bool) -> anyhow::Result<()> {
         cpu: Cpu::new(),
         devices: catalog.devices.iter().filter_map(|cards| Device::new(cards, test)).collect(),
         missing: catalog.missing.iter().map(missing).collect(),
+        boards: boards().into_iter().map(Board::from).collect(),
     };
     if args.json {
         return print_json(&devices);
@@ -235,6 +259,12 @@ impl Devices {
         }
         for Missing { why, .. } in &self.missing {
             writeln!(text, "{why}")?;
+        }
+        for Board { on, about, missing } in &self.boards {
+            writeln!(text, "{on:LEFT$}{about}")?;
+            if let Some(missing) = missing {
+                writeln!(text, "{:LEFT$}cannot be started: {missing}", "")?;
+            }
         }
         Ok(text)
     }

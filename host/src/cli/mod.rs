@@ -7,9 +7,11 @@ mod args;
 mod bench;
 mod devices;
 mod error;
+mod flash;
 mod interrupt;
 mod memory;
 mod plan;
+mod progress;
 mod reduce;
 mod reference;
 mod report;
@@ -53,6 +55,8 @@ enum Command {
     Plan(Box<plan::PlanArgs>),
     /// List the devices that can be ranks here
     Devices(devices::DevicesArgs),
+    /// Bring a firmware image to a board, or pack and check one
+    Flash(Box<flash::FlashArgs>),
     /// Print a completion script for a shell
     Completions {
         /// Which shell
@@ -77,6 +81,7 @@ pub fn main() -> ExitCode {
         Command::Bench(args) => bench::run(args, &interrupt),
         Command::Plan(args) => plan::run(args),
         Command::Devices(args) => devices::run(args, cli.verbose > 0),
+        Command::Flash(args) => flash::run(args, &interrupt),
         Command::Completions { shell } => completions(*shell),
     };
     match result {
@@ -108,6 +113,8 @@ fn failed(error: &anyhow::Error, signalled: Option<u8>) -> ExitCode {
         return ExitCode::from(141);
     }
     let (text, code) = match signalled {
+        // What a device is left in has to be said.
+        Some(code) if error.is::<unisono_loader::LoadError>() => (one_line(error), code),
         Some(code) => ("interrupted".to_owned(), code),
         None if error::is_usage(error) => (one_line(error), Usage::CODE),
         None => (one_line(error), 1),

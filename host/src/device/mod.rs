@@ -1,20 +1,23 @@
-//! What a rank is: the CPU, or a GPU through Vulkan or OpenCL.
+//! What a rank is: the CPU, a GPU through Vulkan or OpenCL, or a board.
 //!
 //! * `spec`: how devices are named (`cpu`, `vulkan:0`, `opencl:NAME`, `auto`);
 //! * `catalog`: which devices there are, and which cards two APIs see;
 //! * `any`: one type for all of them, for the engine: no call on the data path is virtual;
 //! * `store`: the memory of an open device, which all members on it share;
+//! * `dpu`: boards, which have engines of their own;
 //! * `rates`: how fast each device folds, for the planner;
 //! * `speed`: what a device does by itself.
 
 pub(crate) mod any;
 pub(crate) mod catalog;
+pub(crate) mod dpu;
 pub(crate) mod rates;
 pub(crate) mod spec;
 mod speed;
 pub(crate) mod store;
 
 pub use catalog::{Catalog, Missing};
+pub use dpu::{Dpu, DpuEntry, DpuRole, DpuSpec, boards};
 pub use spec::{DeviceSpec, Which};
 pub use speed::Bench;
 pub use store::Opened;

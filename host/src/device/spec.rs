@@ -1,5 +1,6 @@
 //! How devices are named.
 
+use super::dpu::DpuSpec;
 use std::fmt;
 use std::str::FromStr;
 use unisono_gpu::{Api, Card, Pci};
@@ -13,6 +14,9 @@ pub enum DeviceSpec {
     Vulkan(Which),
     /// A device through OpenCL, named in the same ways.
     OpenCl(Which),
+    /// A SmartNIC or DPU core that runs unisono's firmware: `dpu:NAME` folds for the ranks and has
+    /// no data, `dpu:NAME:rank` is a rank.
+    Dpu(DpuSpec),
     /// Every GPU of this machine, each once, and the CPU: `auto`. Software devices are no GPUs.
     Auto,
 }
@@ -61,9 +65,11 @@ impl FromStr for DeviceSpec {
             "auto" => Ok(Self::Auto),
             "vulkan" => Which::parse(text, which).map(Self::Vulkan),
             "opencl" => Which::parse(text, which).map(Self::OpenCl),
+            "dpu" if text != api => DpuSpec::parse(which).map(Self::Dpu),
+            "dpu" => Err("dpu: which board? (`unisono devices` lists them)".into()),
             "" => Err("a device without a name".into()),
             _ => Err(format!(
-                "{text}: no such device; there are cpu, vulkan:…, opencl:… and auto \
+                "{text}: no such device; there are cpu, vulkan:…, opencl:…, dpu:… and auto \
                  (`unisono devices` lists them)"
             )),
         }
@@ -77,6 +83,7 @@ impl fmt::Display for DeviceSpec {
             Self::Auto => f.write_str("auto"),
             Self::Vulkan(which) => write!(f, "vulkan:{which}"),
             Self::OpenCl(which) => write!(f, "opencl:{which}"),
+            Self::Dpu(spec) => spec.fmt(f),
         }
     }
 }
@@ -172,10 +179,18 @@ mod tests {
         assert_eq!(which("vulkan:2a:00.1"), Which::Pci(Pci { domain: 0, ..pci }));
         let uuid = "6d657361-3232-2e33-2e36-000000000001";
         assert_eq!(which(&format!("vulkan:{uuid}")).to_string(), uuid);
-        for name in ["cpu", "auto", "opencl:1", "vulkan:a b", "opencl:0000:01:00.0"] {
+        for name in [
+            "cpu",
+            "auto",
+            "opencl:1",
+            "dpu:qemu-aarch64",
+            "dpu:qemu-riscv64:rank",
+            "vulkan:a b",
+            "opencl:0000:01:00.0",
+        ] {
             assert_eq!(name.parse::<DeviceSpec>().map(|d| d.to_string()), Ok(name.to_owned()));
         }
-        for wrong in ["", "gpu", "cuda:0", "vulkan:", "cpu:x", "auto:1"] {
+        for wrong in ["", "gpu", "cuda:0", "vulkan:", "cpu:x", "auto:1", "dpu", "dpu:x"] {
             assert!(wrong.parse::<DeviceSpec>().is_err(), "{wrong}");
         }
     }

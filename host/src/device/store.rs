@@ -116,13 +116,13 @@ type Known = (Api, usize, Weak<dyn Store>);
 static OPEN: Mutex<Vec<Known>> = Mutex::new(Vec::new());
 
 impl Opened {
-    /// Opens a device; `None` for the CPU.
+    /// Opens a device; `None` for the CPU and for boards.
     ///
     /// # Errors
     /// [`GpuError`], in the words of loaders and drivers.
     pub fn open(spec: &DeviceSpec) -> Result<Option<Self>, GpuError> {
         let card = match spec {
-            DeviceSpec::Cpu | DeviceSpec::Auto => return Ok(None),
+            DeviceSpec::Cpu | DeviceSpec::Auto | DeviceSpec::Dpu(_) => return Ok(None),
             DeviceSpec::Vulkan(which) => select(Api::Vulkan, which)?,
             DeviceSpec::OpenCl(which) => select(Api::OpenCl, which)?,
         };

@@ -1,6 +1,6 @@
 //! How a member waits: first spin, then let others run, then sleep; and looks at the time.
 
-use super::Member;
+use super::local::Local;
 use super::seat::Seat;
 use crate::error::Error;
 use std::sync::atomic::Ordering;
@@ -18,10 +18,10 @@ pub(crate) struct Patience {
 }
 
 impl Patience {
-    /// For a group of this many members on this machine; `software`: the member's own device needs
-    /// the cores, too.
-    pub fn new(members: usize, software: bool) -> Self {
-        if software {
+    /// For a group of this many members on this machine; `busy`: a device or a board is emulated on
+    /// its cores.
+    pub fn new(members: usize, busy: bool) -> Self {
+        if busy {
             return Self { spins: EAGER, yields: 30 };
         }
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -86,9 +86,9 @@ impl Waiter {
     }
 }
 
-impl Member {
+impl Local {
     /// Waits for a call.
-    pub(crate) fn finish(&mut self, op_id: u64) -> Result<(), Error> {
+    pub fn finish(&mut self, op_id: u64) -> Result<(), Error> {
         let mut waiter = Waiter::new(self.patience, self.shared.started);
         loop {
             let time =
@@ -103,7 +103,7 @@ impl Member {
     }
 
     /// Does what can be done now; the call's result if it is over.
-    pub(crate) fn poll(&mut self, op_id: u64) -> Option<Result<(), Error>> {
+    pub fn poll(&mut self, op_id: u64) -> Option<Result<(), Error>> {
         if !self.work() {
             self.pass_time(op_id, self.now());
         }
@@ -111,7 +111,7 @@ impl Member {
     }
 
     /// Does what can be done now.
-    pub(crate) fn progress(&mut self) {
+    pub fn progress(&mut self) {
         self.work();
     }
 
@@ -121,9 +121,9 @@ impl Member {
         worked
     }
 
-    /// Has the call's result come?
-    pub(crate) fn is_over(&self, op_id: u64) -> bool {
-        self.engine.is_over(op_id)
+    /// Gives a call up on all members.
+    pub fn cancel(&mut self, op_id: u64) {
+        self.engine.cancel(op_id);
     }
 
     /// The time limit of a call counts from the first time that somebody waits for it, and again
@@ -132,6 +132,9 @@ impl Member {
         if std::mem::take(&mut self.worked) || self.armed != Some(op_id) {
             self.engine.arm(op_id, now.saturating_add(self.shared.timeout));
             self.armed = Some(op_id);
+            if self.shared.boards.any() {
+                self.shared.boards.stirs.fetch_add(1, Ordering::Relaxed);
+            }
         }
         self.engine.handle_time(now);
         let interrupt = self.shared.interrupt.as_ref();

@@ -129,7 +129,7 @@ fn wrong_use() {
     let value = |what: &str, option: &str, why: &str| {
         format!("invalid value '{what}' for '{option}': {why}")
     };
-    let gpu = "metal: no such device; there are cpu, vulkan:…, opencl:… and auto \
+    let gpu = "metal: no such device; there are cpu, vulkan:…, opencl:…, dpu:… and auto \
                (`unisono devices` lists them)";
     let gpu = value("cpu,metal", "--on <DEVICES>", gpu);
     let no_ring = "no schedule can do all-reduce over 4 ranks here: ring does not keep the \

@@ -2,6 +2,7 @@
 
 mod bench;
 mod errors;
+mod flash;
 #[cfg(unix)]
 mod interrupt;
 mod misc;

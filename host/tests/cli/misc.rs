@@ -13,12 +13,12 @@ fn the_version_is_the_crates() {
 #[test]
 fn help_has_examples() {
     let folder = folder();
-    for command in ["reduce", "bench", "plan", "devices"] {
+    for command in ["reduce", "bench", "plan", "devices", "flash"] {
         let help = succeed(folder.path(), &[command, "--help"]);
         assert!(help.contains(&format!("Examples:\n  unisono {command}")), "{help}");
     }
     let help = succeed(folder.path(), &["--help"]);
-    for command in ["reduce", "bench", "plan", "devices", "completions"] {
+    for command in ["reduce", "bench", "plan", "devices", "flash", "completions"] {
         assert!(help.contains(&format!("  {command} ")), "{help}");
     }
     assert_eq!(run(folder.path(), &[]).code, Some(2));

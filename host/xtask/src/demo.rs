@@ -1,11 +1,11 @@
 //! `cargo xtask demo`: the main job, on real data, checked against bits that were made elsewhere.
 //!
 //! Four ranks sum the gradients of `host/data/digits-mlp`, first on the CPU, then two of them as
-//! GPUs, one through each API (software drivers do). Both results must have the bits that numpy
-//! wrote for the canonical order (`host/data/README.md`).
+//! GPUs, one through each API (software drivers do), then all of them through an emulated DPU. All
+//! results must have the bits that numpy wrote for the canonical order (`host/data/README.md`).
 
 use crate::project::Project;
-use crate::{cmd, gpu};
+use crate::{boards, cmd, gpu};
 use anyhow::{Context, Result, bail};
 use safetensors::SafeTensors;
 use std::fs;
@@ -16,6 +16,7 @@ const DATA: &str = "host/data/digits-mlp";
 const RANKS: usize = 4;
 const CPUS: &str = "cpu,cpu,cpu,cpu";
 const MIXED: &str = "cpu,cpu,vulkan:0,opencl:0";
+const BOARD: &str = "dpu:qemu-aarch64";
 const EXPECTED: &str = "sum_canonical.safetensors";
 
 /// Builds the command-line tool, runs the reduction, compares the result, shows the tool's table.
@@ -30,37 +31,66 @@ pub fn run(project: &Project) -> Result<()> {
     }
     let folder = project.target.join("demo");
     fs::create_dir_all(&folder)?;
-    reduce(project, &tool, &folder.join("sum.safetensors"), CPUS)?;
-    match gpu::prepare() {
-        Ok(()) => reduce(project, &tool, &folder.join("sum_mixed.safetensors"), MIXED),
+    // Equal shares: left to the planner, software devices would not fold at all.
+    let direct = ["--algo", "direct", "--chunk", "16KiB"];
+    let run = Run { project, tool: &tool, images: None };
+    run.reduce(&folder.join("sum.safetensors"), CPUS, &direct)?;
+    let ranks = match gpu::prepare() {
+        Ok(()) => {
+            run.reduce(&folder.join("sum_mixed.safetensors"), MIXED, &direct)?;
+            MIXED
+        }
         // The main job is done; whoever wants GPUs sees what is missing.
         Err(error) => {
             println!("\nSKIPPED  the same over {MIXED}: {error:#}");
+            CPUS
+        }
+    };
+    let through = format!("{ranks},{BOARD}");
+    match boards::emulators().and_then(|()| boards::build_all(project)) {
+        Ok(images) => {
+            let run = Run { images: Some(&images), ..run };
+            run.reduce(&folder.join("sum_through_board.safetensors"), &through, &[])
+        }
+        Err(error) => {
+            println!("\nSKIPPED  the same over {through}: {error:#}");
             Ok(())
         }
     }
 }
 
-/// One run over these devices, compared.
-fn reduce(project: &Project, tool: &Path, output: &Path, on: &str) -> Result<()> {
-    // A file of an earlier run must not pass for this run's result.
-    if output.exists() {
-        fs::remove_file(output)?;
+/// What every run of the tool needs.
+struct Run<'a> {
+    project: &'a Project,
+    tool: &'a Path,
+    /// Folder of the boards' images.
+    images: Option<&'a Path>,
+}
+
+impl Run<'_> {
+    /// One run over these devices, compared.
+    fn reduce(&self, output: &Path, on: &str, how: &[&str]) -> Result<()> {
+        // A file of an earlier run must not pass for this run's result.
+        if output.exists() {
+            fs::remove_file(output)?;
+        }
+        let root = &self.project.root;
+        let mut reduce = Command::new(self.tool);
+        reduce.current_dir(root).args(["reduce", "--on", on, "--op", "sum"]).args(how);
+        if let Some(images) = self.images {
+            reduce.env(boards::IMAGES, images);
+        }
+        reduce.args((0..RANKS).map(|r| format!("{DATA}/rank{r}.safetensors")));
+        reduce.arg("-o").arg(output).arg("--verify");
+        eprintln!("$ {}", cmd::shown(&reduce));
+        let table = cmd::read(&mut reduce)?;
+        let expected = root.join(DATA).join(EXPECTED);
+        let elements = compare(&read(output)?, &read(&expected)?)
+            .with_context(|| format!("the sum is not {EXPECTED}"))?;
+        println!("over {on}: {elements} elements have exactly the bits of {DATA}/{EXPECTED}");
+        print!("{table}");
+        Ok(())
     }
-    let mut reduce = Command::new(tool);
-    reduce.current_dir(&project.root);
-    // Equal shares: left to the planner, software devices would not fold at all.
-    reduce.args(["reduce", "--on", on, "--op", "sum", "--algo", "direct", "--chunk", "16KiB"]);
-    reduce.args((0..RANKS).map(|r| format!("{DATA}/rank{r}.safetensors")));
-    reduce.arg("-o").arg(output).arg("--verify");
-    eprintln!("$ {}", cmd::shown(&reduce));
-    let table = cmd::read(&mut reduce)?;
-    let expected = project.root.join(DATA).join(EXPECTED);
-    let elements = compare(&read(output)?, &read(&expected)?)
-        .with_context(|| format!("the sum is not {EXPECTED}"))?;
-    println!("over {on}: {elements} elements have exactly the bits of {DATA}/{EXPECTED}");
-    print!("{table}");
-    Ok(())
 }
 
 fn read(path: &Path) -> Result<Vec<u8>> {

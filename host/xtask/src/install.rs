@@ -1,7 +1,7 @@
 //! Installing what is missing. Where that is not possible the error says what to install.
 
 use crate::project::Project;
-use crate::{cmd, gpu, toolchain};
+use crate::{boards, cmd, gpu, toolchain};
 use anyhow::{Result, bail};
 use std::process::Command;
 
@@ -14,6 +14,8 @@ struct Step {
 const STEPS: &[Step] = &[
     Step { name: "rustfmt and clippy", install: components },
     Step { name: "bare-metal targets", install: |_| toolchain::prepare().map(drop) },
+    Step { name: "OpenSSL's tool, whose keys sign images", install: |_| openssl() },
+    Step { name: "emulators of boards", install: |_| boards::emulators() },
     Step { name: "drivers for Vulkan and OpenCL, shader tools", install: |_| gpu::prepare() },
 ];
 
@@ -57,6 +59,17 @@ pub fn components(project: &Project) -> Result<()> {
         cmd::run_aside(Command::new("rustup").args(["component", "add", component]))?;
     }
     Ok(())
+}
+
+/// Makes `openssl` usable: a test holds our keys and signatures against it.
+///
+/// # Errors
+/// If it is missing and cannot be installed.
+pub fn openssl() -> Result<()> {
+    if cmd::succeeds(Command::new("openssl").arg("version")) {
+        return Ok(());
+    }
+    apt(&["openssl"])
 }
 
 /// Installs Debian packages.

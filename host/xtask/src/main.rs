@@ -4,6 +4,7 @@
 //! A command installs what it misses, or says what to install, and never leaves a check out
 //! silently.
 
+mod boards;
 mod cmd;
 mod demo;
 mod gpu;
@@ -32,7 +33,12 @@ enum Task {
     Demo,
     /// Install what is missing and run every check.
     Test(suite::Options),
-    /// Build the size probe for each bare-metal target and hold its images against their budget.
+    /// Build every board's firmware and print the folder that the images are in.
+    ///
+    /// Tests of the host take it from UNISONO_BOARDS.
+    Boards(boards::Options),
+    /// Build the size probe for each bare-metal target and every board's image, and hold them
+    /// against their budgets.
     Size(size::Options),
     /// Check the house rules: lengths, banned macros, root folder, direction of dependencies.
     Tidy,
@@ -67,6 +73,7 @@ fn run(task: Task) -> Result<ExitCode> {
     match task {
         Task::Demo => demo::run(&project)?,
         Task::Test(options) => return suite::run(&project, &options),
+        Task::Boards(options) => boards::run(&project, &options)?,
         Task::Size(options) => size::run(&project, &options)?,
         Task::Tidy => tidy::run(&project)?,
         Task::Toolchain => print!("{}", toolchain::prepare()?.shell()),

@@ -7,10 +7,10 @@ pub trait Acc: Copy {
     /// Bytes of one value.
     const SIZE: usize;
 
-    /// Reads a little-endian value from the first `SIZE` bytes.
+    /// Reads a little-endian value from the first `SIZE` bytes; 0 if there are fewer.
     fn read(bytes: &[u8]) -> Self;
 
-    /// Writes the value to the first `SIZE` bytes, little-endian.
+    /// Writes the value to the first `SIZE` bytes, little-endian; nothing if there are fewer.
     fn write(self, bytes: &mut [u8]);
 
     /// A rank's weight: rounded once to nearest even, or taken modulo the integer's width.
@@ -91,13 +91,13 @@ macro_rules! integer {
             const SIZE: usize = size_of::<Self>();
 
             fn read(bytes: &[u8]) -> Self {
-                let mut le = [0; size_of::<Self>()];
-                le.copy_from_slice(&bytes[..size_of::<Self>()]);
-                Self::from_le_bytes(le)
+                Self::from_le_bytes(bytes.first_chunk().copied().unwrap_or_default())
             }
 
             fn write(self, bytes: &mut [u8]) {
-                bytes[..size_of::<Self>()].copy_from_slice(&self.to_le_bytes());
+                if let Some(place) = bytes.first_chunk_mut() {
+                    *place = self.to_le_bytes();
+                }
             }
 
             fn weight(scalar: Scalar) -> Self {

@@ -21,6 +21,7 @@ mod tests;
 
 pub use access::{read_f64, read_int, write_f64};
 
+use crate::bytes::copy;
 use crate::{DType, Finish, Form, ReduceOp, Source};
 use acc::Acc;
 use element::{Bf16, Element, F8e4m3, F8e5m2, F16};
@@ -148,7 +149,7 @@ pub fn fold(
     }
     let Some(op) = op else {
         for source in sources {
-            dst.copy_from_slice(source.mem.get(..dst.len()).ok_or(FoldError::Size)?);
+            copy(dst, source.mem);
         }
         return Ok(());
     };

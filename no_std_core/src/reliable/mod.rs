@@ -74,6 +74,7 @@
 mod aimd;
 mod config;
 mod error;
+mod messages;
 pub mod packet;
 mod receiver;
 mod rtt;
@@ -152,6 +153,19 @@ impl<const WINDOW: usize, const MTU: usize> Reliable<WINDOW, MTU> {
         }
     }
 
+    /// Begins anew, as [`Reliable::new`] does, without moving the storage.
+    pub fn reset(&mut self, config: Config) {
+        self.sender.reset(config.first_seq);
+        self.receiver.reset(config.first_seq);
+        self.rtt = Rtt::new(config.rto_initial, config.rto_min, config.rto_max);
+        self.timer = None;
+        (self.since, self.tries) = (Instant::ZERO, 0);
+        (self.ack_due, self.ping_due, self.ping_open) = (false, false, false);
+        (self.echo, self.fault) = (None, None);
+        self.stats = Stats::ZERO;
+        self.config = config;
+    }
+
     /// Why the channel has failed, if it has. Messages that are whole can still be taken.
     #[must_use]
     pub const fn fault(&self) -> Option<Fault> {
@@ -177,41 +191,6 @@ impl<const WINDOW: usize, const MTU: usize> Reliable<WINDOW, MTU> {
     #[must_use]
     pub const fn is_idle(&self) -> bool {
         self.sender.is_idle()
-    }
-
-    /// Length of the longest message that [`Reliable::send`] takes now.
-    #[must_use]
-    pub const fn send_room(&self) -> usize {
-        if self.fault.is_some() { 0 } else { self.sender.free() * Self::FRAGMENT }
-    }
-
-    /// Queues a copy of a message; call [`Reliable::poll_transmit`] afterwards.
-    ///
-    /// # Errors
-    /// See [`SendError`]; then nothing has been taken.
-    pub fn send(&mut self, message: &[u8]) -> Result<(), SendError> {
-        match self.fault {
-            Some(fault) => Err(SendError::Failed(fault)),
-            None => self.sender.push(message),
-        }
-    }
-
-    /// Length of the next message, once it is whole.
-    #[must_use]
-    pub fn message_len(&self) -> Option<usize> {
-        self.receiver.message_len()
-    }
-
-    /// Moves the next message to the start of `out`; returns its length.
-    ///
-    /// Call [`Reliable::poll_transmit`] afterwards: the peer may be waiting for the room.
-    ///
-    /// # Errors
-    /// See [`RecvError`]; then nothing has changed.
-    pub fn recv(&mut self, out: &mut [u8]) -> Result<usize, RecvError> {
-        let len = self.receiver.take(out)?;
-        self.ack_due |= self.receiver.has_news();
-        Ok(len)
     }
 
     /// A packet has come in. Anything but a whole packet of this session is counted and ignored.

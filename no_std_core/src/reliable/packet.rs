@@ -18,6 +18,7 @@
 //! ```
 
 use super::Side;
+use crate::bytes::{copy, split_last};
 use crate::wire::{DecodeError, EncodeError, VERSION, crc32c};
 
 const MAGIC: u8 = 0xa9;
@@ -86,15 +87,15 @@ pub fn encode(packet: &Packet<'_>, out: &mut [u8]) -> Result<usize, EncodeError>
         | flag(packet.side == Side::High, HIGH);
 
     let (header, rest) = out.split_first_chunk_mut::<HEADER>().ok_or(EncodeError::Room)?;
-    header[..4].copy_from_slice(&[MAGIC, VERSION, flags, packet.credit]);
     let words = [packet.session, seq, packet.ack, packet.stamp, packet.echo.unwrap_or(0)];
-    for (place, word) in header[4..24].chunks_exact_mut(4).zip(words) {
-        place.copy_from_slice(&word.to_le_bytes());
-    }
-    header[24..].copy_from_slice(&packet.sack.to_le_bytes());
-    rest.get_mut(..bytes.len()).ok_or(EncodeError::Room)?.copy_from_slice(bytes);
+    let words = words.into_iter().flat_map(u32::to_le_bytes);
+    let first = [MAGIC, VERSION, flags, packet.credit].into_iter();
+    let all = first.chain(words).chain(packet.sack.to_le_bytes());
+    header.iter_mut().zip(all).for_each(|(place, byte)| *place = byte);
+    copy(rest.get_mut(..bytes.len()).ok_or(EncodeError::Room)?, bytes);
 
-    let (content, rest) = out.split_at_mut(HEADER + bytes.len());
+    let split = out.split_at_mut_checked(HEADER + bytes.len());
+    let (content, rest) = split.ok_or(EncodeError::Room)?;
     let crc = rest.first_chunk_mut::<CRC>().ok_or(EncodeError::Room)?;
     *crc = crc32c(content).to_le_bytes();
     Ok(content.len() + CRC)
@@ -105,7 +106,7 @@ pub fn encode(packet: &Packet<'_>, out: &mut [u8]) -> Result<usize, EncodeError>
 /// # Errors
 /// See [`DecodeError`]. The checksum is looked at before anything but magic and version.
 pub fn decode(packet: &[u8]) -> Result<Packet<'_>, DecodeError> {
-    let (content, crc) = packet.split_last_chunk::<CRC>().ok_or(DecodeError::Truncated)?;
+    let (content, crc) = split_last::<CRC>(packet).ok_or(DecodeError::Truncated)?;
     let (header, bytes) = content.split_first_chunk::<HEADER>().ok_or(DecodeError::Truncated)?;
     let [magic, theirs, flags, credit] = *header.first_chunk().ok_or(DecodeError::Truncated)?;
     if magic != MAGIC {

@@ -2,6 +2,7 @@
 
 use super::RecvError;
 use super::packet::Fragment;
+use crate::bytes::copy;
 
 #[derive(Clone, Copy, Debug)]
 struct Slot<const MTU: usize> {
@@ -26,6 +27,13 @@ impl<const WINDOW: usize, const MTU: usize> Receiver<WINDOW, MTU> {
         let empty = Slot { bytes: [0; MTU], len: 0, last: false, full: false };
         let told = first.wrapping_add(WINDOW as u32);
         Self { slots: [empty; WINDOW], read: first, ack: first, told }
+    }
+
+    /// Forgets everything.
+    pub(super) fn reset(&mut self, first: u32) {
+        self.slots.iter_mut().for_each(|slot| slot.full = false);
+        (self.read, self.ack) = (first, first);
+        self.told = first.wrapping_add(WINDOW as u32);
     }
 
     /// All fragments below this one are here.
@@ -70,7 +78,7 @@ impl<const WINDOW: usize, const MTU: usize> Receiver<WINDOW, MTU> {
         let Some(place) = slot.bytes.get_mut(..fragment.bytes.len()) else {
             return false;
         };
-        place.copy_from_slice(fragment.bytes);
+        copy(place, fragment.bytes);
         slot.len = fragment.bytes.len();
         slot.last = fragment.last;
         slot.full = true;
@@ -96,6 +104,21 @@ impl<const WINDOW: usize, const MTU: usize> Receiver<WINDOW, MTU> {
     /// Length of the next message, if it is whole.
     pub(super) fn message_len(&self) -> Option<usize> {
         self.message().map(|(_, bytes)| bytes)
+    }
+
+    /// The next message where it lies, if it is whole and came in one fragment.
+    pub(super) fn peek(&self) -> Option<&[u8]> {
+        let slot = &self.slots[self.read as usize % WINDOW];
+        if slot.full && slot.last { slot.bytes.get(..slot.len) } else { None }
+    }
+
+    /// Drops what [`Receiver::peek`] has shown.
+    pub(super) fn pass(&mut self) {
+        let slot = &mut self.slots[self.read as usize % WINDOW];
+        if slot.full && slot.last {
+            slot.full = false;
+            self.read = self.read.wrapping_add(1);
+        }
     }
 
     /// Is the window full of fragments of one message that has no end?

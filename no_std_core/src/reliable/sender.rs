@@ -96,6 +96,14 @@ impl<const WINDOW: usize, const MTU: usize> Sender<WINDOW, MTU> {
         }
     }
 
+    /// Forgets everything; what the slots hold means nothing outside of `[una, end)`.
+    pub(super) fn reset(&mut self, first: u32) {
+        (self.una, self.next, self.end) = (first, first, first);
+        self.limit = first.wrapping_add(WINDOW as u32);
+        (self.flight, self.order, self.recovered, self.lost_below) = (0, 0, 0, 0);
+        self.window = Aimd::new(WINDOW as u32);
+    }
+
     /// Slots without a fragment.
     pub(super) const fn free(&self) -> usize {
         WINDOW - self.end.wrapping_sub(self.una) as usize
@@ -133,6 +141,28 @@ impl<const WINDOW: usize, const MTU: usize> Sender<WINDOW, MTU> {
             self.end = self.end.wrapping_add(1);
             rest = after;
         }
+        Ok(())
+    }
+
+    /// Queues a message of one fragment, which `fill` writes where it is kept.
+    pub(super) fn push_with(
+        &mut self,
+        len: usize,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Result<(), SendError> {
+        if len > MTU - OVERHEAD {
+            return Err(SendError::TooLong);
+        }
+        if self.free() == 0 {
+            return Err(SendError::Full);
+        }
+        let slot = &mut self.slots[self.end as usize % WINDOW];
+        fill(slot.bytes.get_mut(..len).ok_or(SendError::TooLong)?);
+        slot.len = len;
+        slot.last = true;
+        slot.state = State::Queued;
+        slot.resent = false;
+        self.end = self.end.wrapping_add(1);
         Ok(())
     }
 

@@ -110,9 +110,10 @@ impl Nodes {
     #[must_use]
     pub fn is_canonical(&self) -> bool {
         self.groups().all(|group| {
-            let (first, size) = (usize::from(group[0]), group.len());
+            let (Some(&first), Some(&last)) = (group.first(), group.last()) else { return true };
+            let (first, size) = (usize::from(first), group.len());
             let block = size.next_power_of_two();
-            let contiguous = usize::from(group[size - 1]) - first == size - 1;
+            let contiguous = usize::from(last) - first == size - 1;
             let whole = size == block || first + size == self.node_of.len();
             contiguous && whole && first % block == 0
         })
@@ -120,7 +121,14 @@ impl Nodes {
 
     /// The ranks of each node, in order.
     fn groups(&self) -> impl Iterator<Item = &[u8]> {
-        self.by_node.chunk_by(|&a, &b| self.node(a) == self.node(b))
+        let mut rest = &self.by_node[..];
+        core::iter::from_fn(move || {
+            let node = self.node(*rest.first()?);
+            let len = rest.iter().take_while(|&&rank| self.node(rank) == node).count();
+            let (group, after) = rest.split_at_checked(len)?;
+            rest = after;
+            Some(group)
+        })
     }
 
     fn node(&self, rank: u8) -> u8 {

@@ -25,6 +25,7 @@
 //! * Whoever takes no part in a chunk has an empty route.
 //! * Sends never wait for the receiver: a one-shot route sends everything before it receives.
 
+mod code;
 mod cost;
 pub mod direct;
 pub mod double_tree;
@@ -36,6 +37,7 @@ pub mod ring;
 pub mod star;
 pub mod tree;
 
+pub use code::CodeError;
 pub use cost::{Cost, Flow, Tally, Traffic};
 pub use hierarchical::Nodes;
 pub use owners::Owners;
@@ -80,7 +82,8 @@ impl Order {
 }
 
 /// An algorithm together with its tables (at most 300 bytes, nothing on a heap).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "code::Code", try_from = "code::Code")]
 pub enum Schedule {
     /// See [`mod@ring`].
     Ring,

@@ -70,6 +70,19 @@ impl Owners {
         Self::weighted(ranks, &weights)
     }
 
+    /// A table that was made elsewhere; `None` if it is empty or too long, if it names somebody
+    /// outside the group, or if there is no rank.
+    #[must_use]
+    pub fn from_table(ranks: u8, aggregators: u8, table: &[u8]) -> Option<Self> {
+        let members = ranks.checked_add(aggregators)?;
+        let sound = ranks > 0
+            && usize::from(members) <= MEMBERS_MAX
+            && !table.is_empty()
+            && table.iter().all(|&owner| owner < members);
+        let table = Vec::from_slice(table).ok().filter(|_| sound)?;
+        Some(Self { ranks, aggregators, table })
+    }
+
     /// Data ranks that the table was made for.
     #[must_use]
     pub const fn ranks(&self) -> u16 {
@@ -208,6 +221,17 @@ mod tests {
             assert!(got as f64 / length <= f64::from(want) / sum * 1.001, "{got} {want}");
         }
         assert_eq!(shares(&owners)[4], 0, "no share, no chunk");
+    }
+
+    #[test]
+    fn a_table_from_elsewhere_is_checked() {
+        let owners = Owners::weighted(2, &[10, 20, 30]).unwrap();
+        assert_eq!(Owners::from_table(2, 1, owners.table()), Some(owners));
+        assert_eq!(Owners::from_table(2, 1, &[0, 3]), None);
+        assert_eq!(Owners::from_table(0, 2, &[0]), None);
+        assert_eq!(Owners::from_table(2, 0, &[]), None);
+        assert_eq!(Owners::from_table(128, 1, &[0]), None);
+        assert_eq!(Owners::from_table(2, 0, &[1; 129]), None);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The envelope that frames and control messages share: see the layout in [`crate::wire`].
 
 use super::crc::crc32c;
+use crate::bytes::{copy, split_last};
 use serde::{Deserialize, Serialize};
 
 /// Version of the format that this build writes, and the only one it reads.
@@ -62,8 +63,8 @@ pub(super) fn write_head<T: Serialize>(
 /// Appends payload and checksum to the `head` bytes already in `out`; returns the message's length.
 pub(super) fn seal(head: usize, payload: &[u8], out: &mut [u8]) -> Result<usize, EncodeError> {
     let end = head.checked_add(payload.len()).ok_or(EncodeError::Room)?;
-    out.get_mut(head..end).ok_or(EncodeError::Room)?.copy_from_slice(payload);
-    let (message, rest) = out.split_at_mut(end);
+    copy(out.get_mut(head..end).ok_or(EncodeError::Room)?, payload);
+    let (message, rest) = out.split_at_mut_checked(end).ok_or(EncodeError::Room)?;
     let trailer = rest.first_chunk_mut::<TRAILER>().ok_or(EncodeError::Room)?;
     *trailer = crc32c(message).to_le_bytes();
     Ok(end + TRAILER)
@@ -102,7 +103,7 @@ pub(super) fn open<'a, T: Deserialize<'a>>(
 ) -> Result<(T, &'a [u8]), DecodeError> {
     let prefix = message.first_chunk::<PREFIX>().ok_or(DecodeError::Truncated)?;
     let end = head_len(magic, *prefix)?;
-    let (content, crc) = message.split_last_chunk::<TRAILER>().ok_or(DecodeError::Truncated)?;
+    let (content, crc) = split_last::<TRAILER>(message).ok_or(DecodeError::Truncated)?;
     let payload = content.get(end..).ok_or(DecodeError::Truncated)?;
     if crc32c(content) != u32::from_le_bytes(*crc) {
         return Err(DecodeError::BadCrc);

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! offset  bytes  what
-//! 0       1      magic: 0xA7 frame (module `frame`), 0xA8 control message (module `control`)
+//! 0       1      magic: 0xA7 frame (module `frame`), 0xA8 control message (module `control`),
+//!                0xA9 message between host and board (module `board`)
 //! 1       1      version of the format, now 1
 //! 2       1      length of the body that follows
 //! 3       body   postcard encoding of the header
@@ -18,6 +19,7 @@
 //! Decoding never panics, never allocates and reads only what the lengths allow; a message with
 //! any one bit changed or any byte cut off is refused.
 
+pub mod board;
 pub mod cobs;
 pub mod control;
 mod crc;

@@ -59,7 +59,7 @@ impl World {
                 let linked: [SimLink; 2] = match links[low][high] {
                     LinkKind::Packet => {
                         let ahead = pair.map(|m| members[m].ahead);
-                        let (linked, both) = packet::pair(&hub, pair, ahead, WINDOW_MAX);
+                        let (linked, both) = packet::pair(&hub, pair, ahead);
                         let [a, b] = both;
                         ends.insert((low, high), a);
                         ends.insert((high, low), b);

@@ -20,6 +20,33 @@ pub unsafe fn get<T: Copy>(span: *const T, i: usize) -> T {
     unsafe { span.add(i).read_unaligned() }
 }
 
+/// Does [`direct`] take spans at any address? A bare-metal target reads and writes those byte by
+/// byte; there it takes only what [`can_be_direct`] says.
+const ANY_ADDRESS: bool = cfg!(not(target_os = "none"));
+
+/// What vector loads and stores want at most.
+#[repr(C, align(16))]
+struct Aligned<V>(V);
+
+/// May [`direct`] be given these spans?
+pub fn can_be_direct(job: &Job<'_>) -> bool {
+    let sources = job.sources.iter().map(|source| source.mem);
+    let mut all = sources.chain(job.dests.iter().copied());
+    ANY_ADDRESS || all.all(|mem| mem.as_ptr().cast::<Aligned<u8>>().is_aligned())
+}
+
+/// A vector of [`direct`], at an address of whole vectors from its span's start.
+///
+/// # Safety
+/// It lies in the span.
+#[inline(always)]
+unsafe fn vector<V: Copy>(at: *const u8) -> V {
+    // SAFETY: the caller's promise; aligned as the span is.
+    unsafe {
+        if ANY_ADDRESS { at.cast::<V>().read_unaligned() } else { at.cast::<Aligned<V>>().read().0 }
+    }
+}
+
 /// Bytes that [`direct`] asks for ahead of what it reads; see `docs/PERFORMANCE.md`.
 const AHEAD: usize = 1024;
 
@@ -151,15 +178,15 @@ unsafe fn direct_to<A: Number, O: Op<A>, const K: usize>(
         }
         // SAFETY: the vector at byte `at` lies in all spans.
         unsafe {
-            let mut value: A::Vector = get(from[0].add(at).cast(), 0);
-            let b = get(from[1].add(at).cast(), 0);
+            let mut value: A::Vector = vector(from[0].add(at));
+            let b = vector(from[1].add(at));
             merge::<A, O>(&mut value, &b);
             if K == 3 {
-                let c = get(from[2].add(at).cast(), 0);
+                let c = vector(from[2].add(at));
                 merge::<A, O>(&mut value, &c);
             } else if K == 4 {
-                let mut c = get(from[2].add(at).cast(), 0);
-                let d = get(from[3].add(at).cast(), 0);
+                let mut c = vector(from[2].add(at));
+                let d = vector(from[3].add(at));
                 merge::<A, O>(&mut c, &d);
                 merge::<A, O>(&mut value, &c);
             }
@@ -170,7 +197,12 @@ unsafe fn direct_to<A: Number, O: Op<A>, const K: usize>(
                 canonical(value.as_mut());
             }
             for dest in dests.as_ref() {
-                dest.as_ptr().add(at).cast::<A::Vector>().write_unaligned(value);
+                let to = dest.as_ptr().add(at);
+                if ANY_ADDRESS {
+                    to.cast::<A::Vector>().write_unaligned(value);
+                } else {
+                    to.cast::<Aligned<A::Vector>>().write(Aligned(value));
+                }
             }
         }
         at += step;

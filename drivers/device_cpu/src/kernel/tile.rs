@@ -5,6 +5,7 @@
 //! into scratch. All operands of a tile are read before any destination is written, so a
 //! destination may be a source.
 
+use super::loops::can_be_direct;
 use super::number::Number;
 use super::table::{Ops, Types};
 use super::{Job, SPANS_MAX};
@@ -88,7 +89,8 @@ impl<A: Number> Program<'_, A> {
         let in_place = job.sources.iter().all(|source| self.in_place(source));
         let stored = self.types.encode.is_none() || job.partial;
         let divided = A::FLOAT || job.divide.is_none();
-        let Some(direct) = self.ops.direct.filter(|_| in_place && stored && divided) else {
+        let can = in_place && stored && divided && can_be_direct(job);
+        let Some(direct) = self.ops.direct.filter(|_| can) else {
             return 0;
         };
         let merges =

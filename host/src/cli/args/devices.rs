@@ -1,15 +1,31 @@
 //! `--on`: which device each rank is on.
 
 use std::str::FromStr;
-use unisono::device::{Catalog, DeviceSpec, Opened};
+use std::time::Duration;
+use unisono::device::{Catalog, DeviceSpec, Dpu, DpuRole, Opened};
 
-/// The devices that the command line names.
+/// The devices and boards that the command line names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Devices(Vec<DeviceSpec>);
 
-/// Each rank's device; GPUs are open, and stay so.
+/// Where one rank is; devices are open and boards run as long as this is kept.
 #[derive(Clone, Debug)]
-pub struct Ranks(Vec<Option<Opened>>);
+pub enum Place {
+    /// On the CPU.
+    Cpu,
+    /// On a GPU.
+    Gpu(Opened),
+    /// On a board.
+    Board(Dpu),
+}
+
+/// Where the members of a group are.
+#[derive(Clone, Debug)]
+pub struct Ranks {
+    ranks: Vec<Place>,
+    /// Boards without data.
+    aggregators: Vec<Dpu>,
+}
 
 impl FromStr for Devices {
     type Err = String;
@@ -32,12 +48,14 @@ impl Devices {
 
     /// How many ranks it names; `None` for as many as are wanted.
     pub fn count(&self) -> Option<usize> {
-        (self.0 != [DeviceSpec::Auto]).then_some(self.0.len())
+        let ranks = self.0.iter().filter(|spec| !is_aggregator(spec)).count();
+        (self.0 != [DeviceSpec::Auto]).then_some(ranks)
     }
 
-    /// Opens the devices. `auto` is every GPU, then CPU ranks up to `wanted`; as many as there are
-    /// cores if that is `None` and there is no GPU.
-    pub fn open(&self, wanted: Option<usize>) -> Result<Ranks, unisono::Error> {
+    /// Opens the devices and starts the boards, whose calls have this time limit. `auto` is every
+    /// GPU, then CPU ranks up to `wanted`; as many as there are cores if that is `None` and there
+    /// is no GPU.
+    pub fn open(&self, wanted: Option<usize>, timeout: Duration) -> Result<Ranks, unisono::Error> {
         let mut named = self.0.clone();
         if self.count().is_none() {
             named = Catalog::find().real().collect();
@@ -45,45 +63,86 @@ impl Devices {
             let most = wanted.unwrap_or(if named.is_empty() { cores } else { named.len() + 1 });
             named.resize(most, DeviceSpec::Cpu);
         }
-        let opened = named.iter().map(|spec| Opened::open(spec).map_err(Into::into));
-        opened.collect::<Result<_, _>>().map(Ranks)
+        let members = u16::try_from(named.len()).unwrap_or(u16::MAX);
+        let (mut ranks, mut aggregators) = (Vec::new(), Vec::new());
+        for spec in &named {
+            if let DeviceSpec::Dpu(board) = spec {
+                let dpu = Dpu::start(board, members, timeout)?;
+                match board.role {
+                    DpuRole::Aggregator => aggregators.push(dpu),
+                    DpuRole::Rank => ranks.push(Place::Board(dpu)),
+                }
+            } else {
+                ranks.push(Opened::open(spec)?.map_or(Place::Cpu, Place::Gpu));
+            }
+        }
+        Ok(Ranks { ranks, aggregators })
+    }
+}
+
+/// Is it a member without data?
+fn is_aggregator(spec: &DeviceSpec) -> bool {
+    matches!(spec, DeviceSpec::Dpu(board) if board.role == DpuRole::Aggregator)
+}
+
+impl Place {
+    /// What it is called.
+    pub fn name(&self, cpu: &str) -> String {
+        match self {
+            Self::Cpu => cpu.to_owned(),
+            Self::Gpu(on) => on.card().name.clone(),
+            Self::Board(dpu) => dpu.spec().to_string(),
+        }
     }
 }
 
 impl Ranks {
-    /// How many.
-    pub fn count(&self) -> usize {
-        self.0.len()
+    /// This many on the CPU.
+    pub fn cpus(ranks: usize) -> Self {
+        Self { ranks: vec![Place::Cpu; ranks], aggregators: Vec::new() }
     }
 
-    /// The open ones; `None` for the CPU.
-    pub fn devices(&self) -> &[Option<Opened>] {
-        &self.0
+    /// How many have data.
+    pub fn count(&self) -> usize {
+        self.ranks.len()
+    }
+
+    /// The ranks.
+    pub fn places(&self) -> &[Place] {
+        &self.ranks
+    }
+
+    /// Boards without data.
+    pub fn aggregators(&self) -> &[Dpu] {
+        &self.aggregators
     }
 
     /// Is any of them a GPU?
     pub fn any_gpu(&self) -> bool {
-        self.0.iter().any(Option::is_some)
+        self.ranks.iter().any(|rank| matches!(rank, Place::Gpu(_)))
     }
 
-    /// What they are, each name once: `2 cpu (avx2), NAME, 2 NAME`.
+    /// What they are, each name once: `2 cpu (avx2), NAME, 2 NAME, through dpu:NAME`.
     pub fn describe(&self, cpu: &str) -> String {
-        let mut named: Vec<(&str, usize)> = Vec::new();
-        for rank in &self.0 {
-            let name = rank.as_ref().map_or(cpu, |on| on.card().name.as_str());
+        let through = self.aggregators.iter().map(|dpu| dpu.spec().to_string());
+        let through = through.collect::<Vec<_>>().join(" and ");
+        let through = if through.is_empty() { through } else { format!(", through {through}") };
+        let mut named: Vec<(String, usize)> = Vec::new();
+        for rank in &self.ranks {
+            let name = rank.name(cpu);
             match named.iter_mut().find(|(known, _)| *known == name) {
                 Some((_, count)) => *count += 1,
                 None => named.push((name, 1)),
             }
         }
-        if let [(only, _)] = named[..] {
-            return only.to_owned();
+        if let [(only, _)] = &named[..] {
+            return format!("{only}{through}");
         }
         let parts = named.iter().map(|(name, count)| match count {
-            1 => (*name).to_owned(),
+            1 => name.clone(),
             _ => format!("{count} {name}"),
         });
-        parts.collect::<Vec<_>>().join(", ")
+        parts.collect::<Vec<_>>().join(", ") + &through
     }
 }
 
@@ -97,11 +156,13 @@ mod tests {
         assert_eq!(count("cpu"), Ok(Some(1)));
         assert_eq!(count("cpu:4, cpu"), Ok(Some(5)));
         assert_eq!(count("cpu,vulkan:0,opencl:0"), Ok(Some(3)));
+        assert_eq!(count("cpu,cpu,dpu:qemu-aarch64"), Ok(Some(2)));
+        assert_eq!(count("cpu,dpu:qemu-aarch64:rank"), Ok(Some(2)));
         assert_eq!(count("auto"), Ok(None));
         for wrong in ["", "cpu,", "cpu:0", "cpu:x", "cpu,auto", "auto,auto"] {
             assert!(count(wrong).is_err(), "{wrong}");
         }
-        let ranks = Devices::cpus(3).open(None).expect("the CPU");
+        let ranks = Devices::cpus(3).open(None, Duration::ZERO).expect("the CPU");
         assert_eq!(
             (ranks.count(), ranks.describe("cpu"), ranks.any_gpu()),
             (3, "cpu".into(), false)

@@ -3,7 +3,7 @@
 mod devices;
 mod number;
 
-pub use devices::{Devices, Ranks};
+pub use devices::{Devices, Place, Ranks};
 pub use number::{bytes, duration, rate};
 
 use super::error::Usage;
@@ -53,11 +53,15 @@ impl GroupArgs {
 
     fn builder(&self, ranks: &Ranks, dtype: DType) -> Result<GroupBuilder, Usage> {
         let mut builder = Group::builder().cpus(0).order(self.order.into()).timeout(self.timeout);
-        for rank in ranks.devices() {
+        for rank in ranks.places() {
             builder = match rank {
-                Some(device) => builder.open(device.clone()),
-                None => builder.device(DeviceSpec::Cpu),
+                Place::Gpu(device) => builder.open(device.clone()),
+                Place::Board(dpu) => builder.board(dpu.clone()),
+                Place::Cpu => builder.device(DeviceSpec::Cpu),
             };
+        }
+        for dpu in ranks.aggregators() {
+            builder = builder.board(dpu.clone());
         }
         if let Some(schedule) = self.algo.schedule(ranks.count())? {
             builder = builder.schedule(schedule);

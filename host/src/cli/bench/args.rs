@@ -198,17 +198,17 @@ impl Collective {
 }
 
 impl CollectiveArgs {
-    /// Opens the ranks' devices.
+    /// Opens the ranks' devices and starts boards.
     pub fn ranks(&self) -> anyhow::Result<Ranks> {
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         let Some(on) = &self.on else {
-            return Ok(Devices::cpus(self.nthreads.unwrap_or_else(cores)).open(None)?);
+            return Ok(Ranks::cpus(self.nthreads.unwrap_or_else(cores)));
         };
         match (on.count(), self.nthreads) {
             (Some(named), Some(threads)) if named != threads => {
                 Err(Usage(format!("--on names {named} ranks, -t {threads}")).into())
             }
-            (_, threads) => Ok(on.open(threads)?),
+            (_, threads) => Ok(on.open(threads, self.group.timeout)?),
         }
     }
 

@@ -1,13 +1,13 @@
 //! From times to rows, averages and JSON.
 
-use super::super::args::{Ranks, nccl_name};
+use super::super::args::{Place, Ranks, nccl_name};
 use super::super::staged::Staged;
 use super::args::CollectiveArgs;
 use super::format::{Half, Row, general, header};
 use super::run::Case;
 use anyhow::{Result, bail};
 use serde::Serialize;
-use unisono::device::{Opened, Pci};
+use unisono::device::Pci;
 
 /// What one half of a row shows, in seconds; `None` if there is no such half.
 #[derive(Clone, Debug, PartialEq)]
@@ -146,15 +146,18 @@ impl Results {
         );
         let (host, model) = super::super::devices::host_and_cpu();
         let pid = std::process::id();
-        for (rank, device) in ranks.devices().iter().enumerate() {
-            let card = device.as_ref().map(Opened::card);
-            let name = card.map_or(&model, |card| &card.name);
+        for (rank, place) in ranks.places().iter().enumerate() {
+            let card = if let Place::Gpu(device) = place { Some(device.card()) } else { None };
+            let name = place.name(&model);
             let none = Pci { domain: 0, bus: 0, device: 0, function: 0 };
             let Pci { domain, bus, device, .. } = card.and_then(|c| c.pci).unwrap_or(none);
             text.push_str(&format!(
                 "#  Rank {rank:>2} Group  0 Pid {pid:>6} on {host:>10} device {rank:>2} \
                  [{domain:04x}:{bus:02x}:{device:02x}] {name}\n"
             ));
+        }
+        for dpu in ranks.aggregators() {
+            text.push_str(&format!("#  Aggregator {}: {}\n", dpu.spec(), dpu.about()));
         }
         text.push_str("#\n");
         text.push_str(&header());

@@ -1,6 +1,6 @@
 //! The sweep over sizes: rank threads stay, buffers stay, only the calls are timed.
 
-use super::super::args::Devices;
+use super::super::args::Ranks;
 use super::super::error::Usage;
 use super::super::interrupt::Interrupt;
 use super::super::memory::Pages;
@@ -68,7 +68,7 @@ fn check_args(
     }
     for dtype in args.datatype.dtypes() {
         // Plans do not depend on where the ranks are, as far as they can be refused.
-        let group = args.group.group(&Devices::cpus(ranks).open(None)?, dtype, interrupt)?;
+        let group = args.group.group(&Ranks::cpus(ranks), dtype, interrupt)?;
         for op in ops(args, dtype) {
             if let Some(op) = op.filter(|op| !op.supports(dtype)) {
                 return Err(Usage(format!("{op} works on integers only, not on {dtype}")).into());

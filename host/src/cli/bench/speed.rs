@@ -72,6 +72,11 @@ struct Rate {
 
 /// Runs the command.
 pub fn run(args: &DeviceArgs, interrupt: &Interrupt) -> Result<()> {
+    if let DeviceSpec::Dpu(_) = args.device {
+        let text = "a board is no device of this machine: measure a group that it is in, as with \
+                    `bench all_reduce --on cpu,cpu,dpu:NAME`";
+        return Err(Usage(text.into()).into());
+    }
     let Some(on) = Opened::open(&args.device).map_err(unisono::Error::from)? else {
         return Err(Usage(format!("{} is no GPU; `bench fold` is for the CPU", args.device)).into());
     };

@@ -4,7 +4,6 @@ mod buckets;
 mod input;
 mod names;
 mod output;
-mod progress;
 mod run;
 mod summary;
 mod verify;
@@ -13,10 +12,10 @@ mod weight;
 use super::args::{Devices, GroupArgs, bytes, op};
 use super::error::Usage;
 use super::interrupt::Interrupt;
+use super::progress::Progress;
 use super::report::plural;
 use buckets::Buckets;
 use output::Output;
-use progress::Progress;
 use std::path::PathBuf;
 use summary::Summary;
 use unisono::{DType, Error, ReduceOp, Scalar};
@@ -129,7 +128,7 @@ pub fn run(args: &ReduceArgs, interrupt: &Interrupt) -> anyhow::Result<()> {
     let steps = if args.verify { 4 } else { 3 };
     let files = args.files.len();
     let on = args.on.clone().unwrap_or_else(|| Devices::cpus(files));
-    let ranks = on.open(Some(files))?;
+    let ranks = on.open(Some(files), args.group.timeout)?;
     let progress = Progress::new(steps * buckets.payload());
     let work =
         run::Work { args, inputs: &inputs, ranks: &ranks, buckets: &buckets, interrupt, progress };

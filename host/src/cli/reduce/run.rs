@@ -3,10 +3,10 @@
 use super::super::args::Ranks;
 use super::super::interrupt::Interrupt;
 use super::super::memory::Pages;
+use super::super::progress::Progress;
 use super::ReduceArgs;
 use super::buckets::{Bucket, Buckets};
 use super::input::Input;
-use super::progress::Progress;
 use anyhow::{Context, Result, anyhow, bail};
 use sha2::{Digest, Sha256};
 use std::sync::{Mutex, PoisonError};

@@ -203,10 +203,11 @@ impl Errors {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::args::Devices;
+    use super::super::super::args::Ranks;
     use super::super::super::interrupt::Interrupt;
+    use super::super::super::progress::Progress;
     use super::super::buckets::Buckets;
-    use super::super::{ReduceArgs, input, progress::Progress, run};
+    use super::super::{ReduceArgs, input, run};
     use super::*;
     use clap::Parser;
 
@@ -226,7 +227,7 @@ mod tests {
         let buckets = Buckets::new(&inputs[0], args.bucket);
         let interrupt = Interrupt::install()?;
         let progress = Progress::new(0);
-        let ranks = Devices::cpus(inputs.len()).open(None).expect("the CPU");
+        let ranks = Ranks::cpus(inputs.len());
         let work = Work {
             ranks: &ranks,
             args: &args,

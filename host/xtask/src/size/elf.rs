@@ -21,6 +21,8 @@ pub struct Image {
     pub panics: Vec<String>,
     /// Places in the source, `file:line:column`, whose checks may panic.
     pub sites: Vec<String>,
+    /// Symbols of an allocator.
+    pub allocators: Vec<String>,
     /// Functions, the largest first.
     pub functions: Vec<(u64, String)>,
     /// Constants and variables with a symbol, the largest first.
@@ -63,8 +65,14 @@ pub fn read(bytes: &[u8]) -> Result<Image> {
         };
         *sum += section.size();
     }
-    for symbol in file.symbols().filter(|s| s.size() > 0) {
+    for symbol in file.symbols() {
         let name = format!("{:#}", demangle(symbol.name()?));
+        if is_allocator(&name) {
+            image.allocators.push(name.clone());
+        }
+        if symbol.size() == 0 {
+            continue;
+        }
         if symbol.kind() == SymbolKind::Data {
             image.objects.push((symbol.size(), name));
             continue;
@@ -135,6 +143,17 @@ fn is_panic(name: &str) -> bool {
         || name.starts_with("core::slice::index::") && name.contains("fail")
 }
 
+/// Is this a function that hands out memory, or of the library that asks for it?
+fn is_allocator(name: &str) -> bool {
+    const C: [&str; 6] = ["malloc", "calloc", "realloc", "free", "aligned_alloc", "posix_memalign"];
+    let bare = name.rsplit("::").next().unwrap_or(name);
+    C.contains(&name)
+        || ["__rust_", "__rg_", "__rdl_"]
+            .iter()
+            .any(|p| bare.starts_with(p) && bare.contains("alloc"))
+        || name.starts_with("alloc::")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -146,6 +165,7 @@ mod tests {
         assert!(image.code > 10_000 && image.rodata > 1_000 && image.ram() > 0);
         assert!(image.flash() >= image.code + image.rodata);
         assert!(image.panics.iter().any(|p| p.starts_with("core::panicking::")), "std panics");
+        assert!(image.allocators.iter().any(|a| a.contains("__rust_alloc")), "std allocates");
         let largest = image.functions[0].0;
         assert!(image.functions.iter().all(|f| f.0 <= largest));
     }
@@ -156,6 +176,17 @@ mod tests {
         assert!(is_panic("core::option::unwrap_failed"));
         assert!(is_panic("core::slice::index::slice_index_fail"));
         assert!(!is_panic("size_probe::fold"));
+    }
+
+    #[test]
+    fn allocator_names() {
+        for name in ["__rust_alloc", "__rustc::__rust_dealloc", "__rg_realloc", "malloc", "free"] {
+            assert!(is_allocator(name), "{name}");
+        }
+        assert!(is_allocator("alloc::raw_vec::RawVec<T>::grow_one"));
+        for name in ["free_slots", "unisono_core::machine::alloc", "__rust_no_panic"] {
+            assert!(!is_allocator(name), "{name}");
+        }
     }
 
     #[test]

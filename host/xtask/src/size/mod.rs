@@ -1,13 +1,17 @@
 //! How much flash and RAM unisono takes in firmware.
 //!
-//! `boards/size_probe` has images that run parts of unisono on data the compiler cannot foresee:
-//! the core, layer by layer, and a whole member. They are built and linked as firmware is
-//! (size-optimised, link-time optimisation, dead code dropped) for each bare-metal target. Their
-//! manifest holds the budgets: an image that grows past its own fails here, in review, and not on
-//! a board.
+//! Each board says in its `budget.toml` what its image may take. `boards/size_probe` has images
+//! that run parts of unisono on data the compiler cannot foresee: the core, layer by layer, and a
+//! whole member. They are built and linked as firmware is (size-optimised, link-time optimisation,
+//! dead code dropped) for each bare-metal target. Their manifest holds the budgets. An image that
+//! grows past its own fails here, in review, and not on a board.
+//!
+//! Budgets leave no room for two things: a place in the core's source that may panic, and a symbol
+//! of an allocator.
 
 mod elf;
 
+use crate::boards::{self, Budget};
 use crate::cmd;
 use crate::project::{self, Project};
 use crate::toolchain::{self, TARGETS};
@@ -19,7 +23,7 @@ use std::path::Path;
 
 const PROBE: &str = "size_probe";
 /// The probe's images, in the order of the table.
-const IMAGES: [&str; 6] = ["machine", "reliable", "fold", "planner", "node", "node_cpu"];
+const IMAGES: [&str; 7] = ["machine", "reliable", "fold", "planner", "node", "node_cpu", "serial"];
 /// Where the probe's manifest keeps the budgets: `[package.metadata.budget.TARGET.IMAGE]`.
 const BUDGET: &str = "budget";
 
@@ -37,21 +41,8 @@ pub struct Options {
     json: bool,
 }
 
-/// Most bytes that an image may take.
-#[derive(Debug)]
-struct Budget {
-    /// Code and constants.
-    flash: u64,
-    /// Variables, zeroed or not.
-    ram: u64,
-    /// Places in the source that may panic.
-    panics: u64,
-}
-
 /// One image for one target.
 struct Row {
-    target: &'static str,
-    name: &'static str,
     budget: Budget,
     image: Image,
 }
@@ -84,23 +75,26 @@ fn measure(project: &Project) -> Result<Vec<Row>> {
     let folder = project.bare_metal_target();
     let mut rows = Vec::new();
     for target in TARGETS {
-        let mut cargo = toolchain.cargo(&project.boards());
-        cargo.args(["build", "--release", "--locked", "--package", PROBE, "--target", target]);
-        cargo.arg("--target-dir").arg(&folder);
-        cmd::run_aside(&mut cargo)?;
-        for name in IMAGES {
-            let file = folder.join(target).join("release").join(name);
-            let bytes = fs::read(&file).with_context(|| file.display().to_string())?;
-            let image = elf::read(&bytes).with_context(|| file.display().to_string())?;
-            rows.push(Row { target, name, budget: budget(project, target, name)?, image });
+        let budgets: Result<Vec<Budget>> =
+            IMAGES.iter().map(|name| budget(project, target, name)).collect();
+        for budget in budgets? {
+            let mut cargo = toolchain.cargo(&project.boards());
+            cargo.args(["build", "--locked", "--package", PROBE, "--target", target]);
+            cargo.args(["--profile", &budget.profile, "--bin", &budget.image]);
+            cargo.arg("--target-dir").arg(&folder);
+            cmd::run_aside(&mut cargo)?;
+            rows.push(Row::read(&folder.join(target).join(&budget.profile), budget)?);
         }
+    }
+    for board in boards::all(project)? {
+        rows.push(Row::read(&board.build(project, &toolchain)?, board.budget)?);
     }
     Ok(rows)
 }
 
 fn table(rows: &[Row]) -> String {
     let mut text = format!(
-        "{:<28} {:<9} {:>7} {:>7} {:>5} {:>6} {:>15} {:>13} {:>13}\n",
+        "{:<28} {:<18} {:>7} {:>7} {:>5} {:>6} {:>15} {:>13} {:>13}\n",
         "target (bytes)",
         "image",
         "code",
@@ -111,12 +105,13 @@ fn table(rows: &[Row]) -> String {
         "RAM/budget",
         "panics/budget"
     );
-    for Row { target, name, budget, image } in rows {
+    for row @ Row { budget, image } in rows {
+        let Budget { target, image: name, .. } = budget;
         let flash = format!("{}/{}", image.flash(), budget.flash);
-        let ram = format!("{}/{}", image.ram(), budget.ram);
+        let ram = format!("{}/{}", row.ram(), budget.ram);
         let panics = format!("{}/{}", image.sites.len(), budget.panics);
         text += &format!(
-            "{target:<28} {name:<9} {:>7} {:>7} {:>5} {:>6} {flash:>15} {ram:>13} {panics:>13}\n",
+            "{target:<28} {name:<18} {:>7} {:>7} {:>5} {:>6} {flash:>15} {ram:>13} {panics:>13}\n",
             image.code, image.rodata, image.data, image.bss,
         );
     }
@@ -124,8 +119,21 @@ fn table(rows: &[Row]) -> String {
 }
 
 impl Row {
+    /// Reads the image of this budget in a folder.
+    fn read(folder: &Path, budget: Budget) -> Result<Self> {
+        let file = folder.join(&budget.image);
+        let bytes = fs::read(&file).with_context(|| file.display().to_string())?;
+        let image = elf::read(&bytes).with_context(|| file.display().to_string())?;
+        Ok(Self { budget, image })
+    }
+
+    /// What the image takes of RAM beside the slots.
+    const fn ram(&self) -> u64 {
+        self.image.ram().saturating_sub(self.budget.slots)
+    }
+
     fn details(&self, options: &Options, root: &Path) {
-        let Self { target, name, image, .. } = self;
+        let Self { budget: Budget { target, image: name, .. }, image } = self;
         let top = options.top;
         if options.panics {
             println!("{target} {name}: panic machinery: {}", image.panics.join(", "));
@@ -142,7 +150,8 @@ impl Row {
     }
 
     fn json(&self) -> serde_json::Value {
-        let Self { target, name, budget, image } = self;
+        let Self { budget, image } = self;
+        let Budget { target, image: name, .. } = budget;
         serde_json::json!({
             "target": target,
             "image": name,
@@ -152,7 +161,7 @@ impl Row {
             "bss": image.bss,
             "flash": image.flash(),
             "flash_budget": budget.flash,
-            "ram": image.ram(),
+            "ram": self.ram(),
             "ram_budget": budget.ram,
             "panics": image.sites.len(),
             "panics_budget": budget.panics,
@@ -160,8 +169,9 @@ impl Row {
     }
 
     fn violations(&self) -> Vec<String> {
-        let Self { target, name, budget, image } = self;
-        let (flash, ram) = (image.flash(), image.ram());
+        let Self { budget, image } = self;
+        let Budget { target, image: name, .. } = budget;
+        let (flash, ram) = (image.flash(), self.ram());
         let mut found = Vec::new();
         if flash > budget.flash || ram > budget.ram {
             found.push(format!(
@@ -178,6 +188,15 @@ impl Row {
                 budget.panics
             ));
         }
+        let core: Vec<&str> =
+            image.sites.iter().map(String::as_str).filter(|s| in_core(s)).collect();
+        if !core.is_empty() {
+            found.push(format!("{name} may panic in the core on {target}: {}", core.join(", ")));
+        }
+        if !image.allocators.is_empty() {
+            let symbols = image.allocators.join(", ");
+            found.push(format!("{name} has an allocator on {target}: {symbols}"));
+        }
         found
     }
 }
@@ -190,7 +209,20 @@ fn budget(project: &Project, target: &str, image: &str) -> Result<Budget> {
         let name = || format!("size_probe has no {BUDGET}.{target}.{image}.{key}");
         table[key].as_u64().with_context(name)
     };
-    Ok(Budget { flash: number("flash")?, ram: number("ram")?, panics: number("panics")? })
+    Ok(Budget {
+        target: target.to_owned(),
+        image: image.to_owned(),
+        profile: table["profile"].as_str().unwrap_or("release").to_owned(),
+        flash: number("flash")?,
+        ram: number("ram")?,
+        slots: 0,
+        panics: number("panics")?,
+    })
+}
+
+/// Does a place lie in the source of the core, which must not panic?
+fn in_core(site: &str) -> bool {
+    site.contains("no_std_core/src/")
 }
 
 /// A place in the source without the folders that depend on the machine.
@@ -205,9 +237,11 @@ fn shortened<'a>(site: &'a str, root: &Path) -> &'a str {
 mod tests {
     use super::*;
 
-    fn row(name: &'static str, flash: u64, ram: u64) -> Row {
+    fn row(name: &str, flash: u64, ram: u64) -> Row {
         let image = Image { code: 90, rodata: 5, data: 5, bss: 20, ..Image::default() };
-        Row { target: "t", name, budget: Budget { flash, ram, panics: 1 }, image }
+        let (target, profile, name) = ("t".to_owned(), "release".to_owned(), name.to_owned());
+        let budget = Budget { target, image: name, profile, flash, ram, slots: 0, panics: 1 };
+        Row { budget, image }
     }
 
     #[test]
@@ -224,6 +258,16 @@ mod tests {
         assert!(row.violations().is_empty());
         row.image.sites.push("b.rs:1:2".into());
         assert!(row.violations()[0].contains("may panic at 2 places"));
+    }
+
+    #[test]
+    fn the_core_must_not_panic_and_nothing_may_allocate() {
+        let mut row = row("node", 100, 25);
+        row.image.sites.push("/a/no_std_core/src/machine/mod.rs:1:2".into());
+        row.image.allocators.push("malloc".into());
+        let found = row.violations();
+        assert!(found.len() == 2 && found[0].contains("may panic in the core"), "{found:?}");
+        assert!(found[1].contains("has an allocator on t: malloc"), "{found:?}");
     }
 
     #[test]

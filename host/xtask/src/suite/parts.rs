@@ -3,7 +3,7 @@
 use super::report::{Counts, Outcome};
 use crate::project::Project;
 use crate::toolchain::{self, TARGETS};
-use crate::{cmd, demo, gpu, install, size, tidy};
+use crate::{boards, cmd, demo, gpu, install, size, tidy};
 use anyhow::{Result, bail};
 use std::io::Write;
 use std::process::Command;
@@ -69,7 +69,7 @@ pub const PARTS: &[Part] = &[
     },
     Part {
         name: "bare-metal",
-        about: "core, driver contract, runtime and CPU device build without std",
+        about: "core, contract, runtime and firmware's drivers build without std",
         mandatory: true,
         slow: true,
         run: bare_metal,
@@ -82,6 +82,13 @@ pub const PARTS: &[Part] = &[
         run: |project| size::run(project, &size::Options::default()).map(one),
     },
     Part {
+        name: "boards",
+        about: "firmware under QEMU: all collectives to the bit, and every fault an error in time",
+        mandatory: true,
+        slow: true,
+        run: emulated,
+    },
+    Part {
         name: "demo",
         about: "the main job: CPU and GPU ranks reduce the shipped gradients",
         mandatory: true,
@@ -91,14 +98,23 @@ pub const PARTS: &[Part] = &[
 ];
 
 /// Crates that must build for every target without an operating system.
-const BARE_METAL: [&str; 4] =
-    ["unisono-core", "unisono-driver", "unisono-runtime", "unisono-device-cpu"];
+const BARE_METAL: [&str; 9] = [
+    "unisono-core",
+    "unisono-driver",
+    "unisono-runtime",
+    "unisono-device-cpu",
+    "unisono-device-scalar",
+    "unisono-link-packet",
+    "unisono-link-serial",
+    "unisono-link-udp",
+    "unisono-link-window",
+];
 
 /// Crates whose tests need a driver.
 const GPU_DRIVERS: [&str; 2] = ["unisono-device-vulkan", "unisono-device-opencl"];
 
 /// Firmware crates that clippy can look at, and tests can run, on the host.
-const BOARDS_ON_HOST: [&str; 1] = ["size_probe"];
+const BOARDS_ON_HOST: [&str; 2] = ["size_probe", "unisono-firmware"];
 
 /// A part that is one check counts as one.
 fn one((): ()) -> Outcome {
@@ -120,7 +136,7 @@ fn clippy(project: &Project) -> Result<Outcome> {
     host.args(["clippy", "--locked", "--workspace", "--all-targets", "--all-features"]);
     cmd::run(host.args(["--", "-D", "warnings"]))?;
     let mut boards = project.cargo();
-    boards.current_dir(project.boards()).args(["clippy", "--locked"]);
+    boards.current_dir(project.boards()).args(["clippy", "--locked", "--all-features"]);
     boards.args(BOARDS_ON_HOST.iter().flat_map(|b| ["--package", b]));
     boards.arg("--target-dir").arg(project.target.join("boards"));
     cmd::run(boards.args(["--", "-D", "warnings"])).map(one)
@@ -134,6 +150,7 @@ fn doc(project: &Project) -> Result<Outcome> {
 }
 
 fn test(project: &Project) -> Result<Outcome> {
+    install::openssl()?;
     let mut cargo = project.cargo();
     cargo.args(["test", "--locked", "--workspace", "--no-fail-fast"]);
     cargo.args(GPU_DRIVERS.iter().flat_map(|c| ["--exclude", c]));
@@ -201,6 +218,29 @@ fn counted(command: &mut Command, out: &mut impl Write) -> Result<Outcome> {
         bail!("`{}` ran no test", cmd::shown(command));
     }
     Ok(Outcome::Ran(counts))
+}
+
+fn emulated(project: &Project) -> Result<Outcome> {
+    if let Err(error) = boards::emulators() {
+        return Ok(Outcome::CannotRun(format!("{error:#}")));
+    }
+    let images = boards::build_all(project)?;
+    let cargo_test = |args: &[&str]| {
+        let mut cargo = project.cargo();
+        cargo.env(boards::IMAGES, &images).args(["test", "--locked", "--no-fail-fast"]).args(args);
+        counted(&mut cargo, &mut std::io::stdout())
+    };
+    let offload = cargo_test(&[
+        "--package=unisono-offload-dpu",
+        "--features=boards",
+        "--test=conformance",
+        "--test=faults",
+        "--test=serial",
+        "--test=udp",
+    ])?;
+    let loader = cargo_test(&["--package=unisono-loader", "--features=boards", "--test=qemu"])?;
+    let host = cargo_test(&["--package=unisono", "--test=boards"])?;
+    Ok(both(both(offload, loader), host))
 }
 
 fn bare_metal(project: &Project) -> Result<Outcome> {

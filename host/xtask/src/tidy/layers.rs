@@ -1,6 +1,7 @@
 //! Dependencies point one way: core <- drivers/api <- {drivers, runtime} <- {host, boards}.
 //! Drivers and the runtime never know each other; the simulator may use both. `drivers/gpu` is what
-//! the GPU drivers share.
+//! the GPU drivers share; `drivers/offload_…` command a whole board, over links of other drivers;
+//! `drivers/loader` brings images to boards.
 //!
 //! Dev-dependencies are free: a driver's tests may use the runtime. Every crate must also take the
 //! workspace's lints, or clippy would not see its long functions.
@@ -18,6 +19,8 @@ enum Layer {
     Api,
     Gpu,
     Driver,
+    Offload,
+    Loader,
     Runtime,
     Sim,
     Host,
@@ -31,9 +34,11 @@ impl Layer {
             "no_std_core" => Some(Self::Core),
             "drivers/api" => Some(Self::Api),
             "drivers/gpu" => Some(Self::Gpu),
+            "drivers/loader" => Some(Self::Loader),
             "runtime" => Some(Self::Runtime),
             "runtime/sim" => Some(Self::Sim),
             "host" => Some(Self::Host),
+            _ if folder.starts_with("drivers/offload_") => Some(Self::Offload),
             _ if folder.starts_with("drivers/") => Some(Self::Driver),
             _ if folder.starts_with("host/") => Some(Self::Host),
             _ if folder.starts_with("boards/") => Some(Self::Board),
@@ -48,12 +53,16 @@ impl Layer {
             Self::Api => &[Self::Core],
             Self::Gpu | Self::Runtime => &[Self::Core, Self::Api],
             Self::Driver => &[Self::Core, Self::Api, Self::Gpu],
+            Self::Offload => &[Self::Core, Self::Api, Self::Driver],
+            Self::Loader => &[Self::Core, Self::Offload],
             Self::Sim => &[Self::Core, Self::Api, Self::Gpu, Self::Driver, Self::Runtime],
             Self::Host => &[
                 Self::Core,
                 Self::Api,
                 Self::Gpu,
                 Self::Driver,
+                Self::Offload,
+                Self::Loader,
                 Self::Runtime,
                 Self::Sim,
                 Self::Host,
@@ -133,6 +142,9 @@ mod tests {
         }
         assert!(!Layer::Runtime.below().contains(&Layer::Driver));
         assert!(!Layer::Driver.below().contains(&Layer::Driver));
+        assert!(!Layer::Driver.below().contains(&Layer::Offload));
+        assert!(!Layer::Offload.below().contains(&Layer::Runtime));
+        assert!(!Layer::Offload.below().contains(&Layer::Loader));
         assert!(!Layer::Host.below().contains(&Layer::Board));
         assert!(!Layer::Board.below().contains(&Layer::Host));
     }

@@ -1,37 +1,96 @@
-//! A link over packets that get lost: frames are cut into messages of a [`Reliable`] channel.
+//! A link over packets that get lost: [`ReliableLink`], driven by the event loop.
 //!
-//! A message is one byte for the channel and a piece of a frame; pieces of a channel's frames come
-//! one after the other, and the receiver takes every message at once, so channels never wait for
-//! each other. Frames end where their own length says, and carry their own checksum.
-
-mod outbound;
+//! The link under test is the real one. What is here joins it to the simulated network and memory,
+//! and checks that memory which a member has lent is used only until it comes back.
 
 use super::{CHANNELS, depth};
 use crate::check::access::{Access, User};
 use crate::hub::{Event, Hub};
 use crate::memory::Mem;
 use crate::net::send_packet;
-use outbound::{Outbound, Payload};
+use crate::scenario::WINDOW_MAX;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
 use unisono_core::Instant;
-use unisono_core::reliable::{Config, Reliable, Side, Stats};
-use unisono_core::wire::frame::{self, HEADER_MAX, Header};
-use unisono_core::wire::{TRAILER, crc32c};
-use unisono_driver::{Arrived, Incoming, Link, LinkCaps, LinkError, Outgoing};
+use unisono_core::reliable::{Config, Side, Stats};
+use unisono_core::wire::frame::Header;
+use unisono_driver::PacketLink as Port;
+use unisono_driver::{Clock, Incoming, Link, LinkCaps, LinkError, Memory, Outgoing};
+use unisono_link_packet::{Bytes, Channel, ReliableLink};
 
-/// Fragments under way, and bytes of a packet.
+/// Packets under way, and bytes of a packet.
 const WINDOW: usize = 16;
 const MTU: usize = 300;
-/// Bytes of a frame in one message.
-const PIECE: usize = 1000;
+/// Frames that wait to be sent.
+const DEPTH: usize = depth(WINDOW_MAX);
 
-#[derive(Debug, Default)]
-struct Inbound {
-    partial: Vec<u8>,
-    frames: VecDeque<(Header, Vec<u8>)>,
+type Channels = Box<[Channel<Mem, WINDOW, MTU, DEPTH>]>;
+type Inner = ReliableLink<Wire, LocalClock, SimBytes, Channels, WINDOW, MTU, DEPTH>;
+
+/// Sends into the simulated network; the event loop brings what comes out of it.
+#[derive(Debug)]
+struct Wire {
+    hub: Rc<Hub>,
+    me: usize,
+    peer: usize,
+}
+
+impl Port for Wire {
+    fn mtu(&self) -> usize {
+        MTU
+    }
+
+    fn has_room(&mut self) -> bool {
+        true
+    }
+
+    fn send(&mut self, datagram: &[u8]) -> Result<(), LinkError> {
+        send_packet(&self.hub, self.me, self.peer, datagram);
+        Ok(())
+    }
+
+    fn receive(&mut self, _: &mut [u8]) -> Result<Option<usize>, LinkError> {
+        Ok(None)
+    }
+}
+
+/// A member's own clock.
+#[derive(Debug)]
+struct LocalClock {
+    hub: Rc<Hub>,
+    /// What it is ahead of virtual time.
+    ahead: u64,
+}
+
+impl Clock for LocalClock {
+    fn now(&self) -> Instant {
+        Instant::from_nanos(self.hub.now() + self.ahead)
+    }
+}
+
+/// The checked memory of the simulation.
+#[derive(Debug)]
+struct SimBytes {
+    hub: Rc<Hub>,
+    me: usize,
+}
+
+impl Bytes for SimBytes {
+    type Mem = Mem;
+
+    unsafe fn read(&mut self, from: Mem, at: usize, into: &mut [u8]) {
+        match self.hub.memory.borrow().read(from.offset(at as u64), into.len()) {
+            Ok(bytes) => into.copy_from_slice(bytes),
+            Err(why) => self.hub.complain(why),
+        }
+    }
+
+    unsafe fn write(&mut self, to: Mem, at: usize, bytes: &[u8]) {
+        let put = self.hub.memory.borrow_mut().put(self.me as u16, to.offset(at as u64), bytes);
+        self.hub.check(put);
+    }
 }
 
 /// One member's end, which the event loop shares.
@@ -40,16 +99,12 @@ pub struct End {
     hub: Rc<Hub>,
     me: usize,
     peer: usize,
-    /// What this member's clock is ahead of virtual time.
     ahead: u64,
-    depth: usize,
-    reliable: Box<Reliable<WINDOW, MTU>>,
-    out: VecDeque<Outbound>,
+    link: Inner,
     numbers: u64,
-    sent: [VecDeque<u32>; CHANNELS],
-    inbound: [Inbound; CHANNELS],
+    /// What each channel was lent and has not given back: number and place.
+    lent: [VecDeque<(u64, Mem)>; CHANNELS],
     timer_at: u64,
-    failed: bool,
 }
 
 /// An end that the link and the event loop hold.
@@ -65,11 +120,10 @@ pub fn pair(
     hub: &Rc<Hub>,
     members: [usize; 2],
     ahead: [u64; 2],
-    window: usize,
 ) -> ([PacketLink; 2], [SharedEnd; 2]) {
     let end = |side: usize| {
-        let (me, peer) = (members[side], members[1 - side]);
-        let session = 1 + (members[0] * 256 + members[1]) as u32;
+        let (me, peer, ahead) = (members[side], members[1 - side], ahead[side]);
+        let session = 1 + (members[0] * 256 + members[1]) as u32 * CHANNELS as u32;
         let mut config = Config::new(session, Side::of(me as u16, peer as u16));
         // Numbers of fragments wrap; begin near the end.
         config.first_seq = u32::MAX - 20;
@@ -78,19 +132,20 @@ pub fn pair(
         config.silence = Duration::from_secs(8);
         config.rto_max = Duration::from_millis(400);
         config.keep_alive = Some(Duration::from_secs(1));
+        let wire = Wire { hub: hub.clone(), me, peer };
+        let clock = LocalClock { hub: hub.clone(), ahead };
+        let bytes = SimBytes { hub: hub.clone(), me };
+        let channels = (0..CHANNELS).map(|_| Channel::new()).collect();
+        let link = ReliableLink::new(wire, clock, bytes, channels, config);
         let end = End {
             hub: hub.clone(),
             me,
             peer,
-            ahead: ahead[side],
-            depth: depth(window),
-            reliable: Box::new(Reliable::new(config)),
-            out: VecDeque::new(),
+            ahead,
+            link: link.expect("the wire takes packets of this size"),
             numbers: 0,
-            sent: Default::default(),
-            inbound: Default::default(),
+            lent: Default::default(),
             timer_at: u64::MAX,
-            failed: false,
         };
         Rc::new(RefCell::new(end))
     };
@@ -99,20 +154,16 @@ pub fn pair(
 }
 
 impl End {
-    fn local(&self) -> Instant {
-        Instant::from_nanos(self.hub.now() + self.ahead)
-    }
-
-    /// The counters of the channel.
+    /// The counters of the link.
     #[must_use]
-    pub const fn stats(&self) -> Stats {
-        self.reliable.stats()
+    pub fn stats(&self) -> Stats {
+        self.link.stats()
     }
 
     /// A packet has come in.
     pub fn handle_packet(&mut self, bytes: &[u8]) {
-        self.reliable.handle_packet(self.local(), bytes);
-        self.pump();
+        self.link.handle_packet(bytes);
+        self.handle();
     }
 
     /// The timer may be due.
@@ -120,13 +171,32 @@ impl End {
         if self.timer_at <= self.hub.now() {
             self.timer_at = u64::MAX;
         }
-        self.reliable.handle_timeout(self.local());
-        self.pump();
+        self.handle();
     }
 
-    /// The channel begins its keep-alive.
+    /// The link begins its keep-alive.
     pub fn begin(&mut self) {
+        self.handle();
+    }
+
+    /// Something has happened to the link: if there is news, its member gets round to it.
+    fn handle(&mut self) {
         self.pump();
+        if self.link.has_news() {
+            self.hub.wake(self.me);
+        }
+    }
+
+    /// Lets the link do its own work and sets the timer.
+    fn pump(&mut self) {
+        self.link.poll();
+        if let Some(at) = self.link.poll_timeout() {
+            let at = at.as_nanos() - self.ahead;
+            if at < self.timer_at {
+                self.timer_at = at;
+                self.hub.at(at, Event::Timer { member: self.me, peer: self.peer });
+            }
+        }
     }
 
     const fn user(&self, number: u64) -> User {
@@ -134,106 +204,19 @@ impl End {
         User::Lent { frame, to: self.peer as u16, entered: false }
     }
 
-    /// Takes in messages, queues new ones, sends packets, sets the timer.
-    fn pump(&mut self) {
-        let mut news = self.take_messages();
-        news |= self.queue_messages();
-        let mut packet = [0; MTU];
-        while let Some(len) = self.reliable.poll_transmit(self.local(), &mut packet) {
-            send_packet(&self.hub, self.me, self.peer, &packet[..len]);
-        }
-        if let Some(at) = self.reliable.poll_timeout() {
-            let at = at.as_nanos() - self.ahead;
-            if at < self.timer_at {
-                self.timer_at = at;
-                self.hub.at(at, Event::Timer { member: self.me, peer: self.peer });
-            }
-        }
-        if self.reliable.fault().is_some() && !self.failed {
-            self.failed = true;
-            self.free_all();
-            news = true;
-        }
-        if news {
-            self.hub.wake(self.me);
-        }
-    }
-
-    fn take_messages(&mut self) -> bool {
-        let mut message = [0; PIECE + 1];
-        let mut news = false;
-        while self.reliable.message_len().is_some() {
-            let Ok(len) = self.reliable.recv(&mut message) else {
-                self.hub.complain("a message that no end sends".into());
-                return news;
-            };
-            let channel = usize::from(message[0]);
-            let inbound = &mut self.inbound[channel];
-            inbound.partial.extend_from_slice(&message[1..len]);
-            if is_whole(&inbound.partial) {
-                let bytes = core::mem::take(&mut inbound.partial);
-                match frame::decode(&bytes) {
-                    Ok((header, payload)) => inbound.frames.push_back((header, payload.to_vec())),
-                    Err(why) => self.hub.complain(format!("a frame that is none: {why}")),
-                }
-                news = true;
-            }
-            if self.inbound[channel].frames.len() > self.depth {
-                let Self { me, peer, depth, .. } = self;
-                self.hub.complain(format!("{me} has more than {depth} frames of {peer} waiting"));
-            }
-        }
-        news
-    }
-
-    /// Moves frames into the channel as far as there is room; true if one has gone completely.
-    fn queue_messages(&mut self) -> bool {
-        let mut news = false;
-        while let Some(mut frame) = self.out.pop_front() {
-            while self.reliable.send_room() > PIECE && frame.done < frame.len() {
-                let mut message = vec![frame.channel as u8];
-                frame.piece(&self.hub, &mut message);
-                if let Err(why) = self.reliable.send(&message) {
-                    self.hub.complain(format!("a message is refused: {why}"));
-                }
-            }
-            if frame.done < frame.len() {
-                self.out.push_front(frame);
-                break;
-            }
-            news |= self.complete(frame);
-        }
-        news
-    }
-
-    /// A frame's memory is free again.
-    fn complete(&mut self, frame: Outbound) -> bool {
-        if let Payload::Lent(mem, _) = frame.payload {
-            self.hub.memory.borrow_mut().release(self.user(frame.number), mem);
-        }
-        frame.token.map(|token| self.sent[frame.channel].push_back(token)).is_some()
-    }
-
-    /// Nothing is sent any more: all memory is free.
-    fn free_all(&mut self) {
-        for frame in core::mem::take(&mut self.out) {
-            self.complete(frame);
-        }
-    }
-}
-
-/// Is this a frame to its end? (The link that sent it sends nothing else.)
-fn is_whole(bytes: &[u8]) -> bool {
-    match frame::decode_head(bytes) {
-        Ok((header, head)) => bytes.len() == head + header.payload_len() as usize + TRAILER,
-        Err(_) => false,
+    /// The oldest memory that a channel was lent comes back.
+    fn give_back(&mut self, channel: usize) -> bool {
+        let Some((number, mem)) = self.lent[channel].pop_front() else { return false };
+        self.hub.memory.borrow_mut().release(self.user(number), mem);
+        true
     }
 }
 
 impl PacketLink {
     /// This member is gone.
     pub fn leave(&self) {
-        self.0.borrow_mut().free_all();
+        let mut end = self.0.borrow_mut();
+        (0..CHANNELS).for_each(|channel| while end.give_back(channel) {});
     }
 }
 
@@ -241,12 +224,11 @@ impl Link for PacketLink {
     type Mem = Mem;
 
     fn caps(&self) -> LinkCaps {
-        LinkCaps { spans: false, puts: false, inline_max: 0, channels: CHANNELS }
+        self.0.borrow().link.caps()
     }
 
     fn has_room(&mut self, channel: usize) -> bool {
-        let end = self.0.borrow();
-        end.out.iter().filter(|f| f.channel == channel).count() < end.depth || end.failed
+        self.0.borrow_mut().link.has_room(channel)
     }
 
     unsafe fn send(
@@ -257,74 +239,59 @@ impl Link for PacketLink {
         token: u32,
     ) -> Result<(), LinkError> {
         let end = &mut *self.0.borrow_mut();
-        if end.failed {
-            return Err(LinkError::Closed);
-        }
-        let mut head = [0; HEADER_MAX];
-        let len = frame::encode_head(header, &mut head).map_err(|_| LinkError::Garbage)?;
-        let head = head[..len].to_vec();
-        let number = end.numbers;
-        let (payload, token) = match payload {
-            Outgoing::None => (Payload::Own(Vec::new()), None),
-            Outgoing::At { mem, bytes, window: None } => {
-                let (user, len) = (end.user(number), bytes as u64);
-                let claim = end.hub.memory.borrow_mut().claim(user, Access::Read, mem, len);
-                end.hub.check(claim);
-                (Payload::Lent(mem, bytes), Some(token))
-            }
-            Outgoing::At { .. } | Outgoing::Put => {
-                end.hub.complain("packets are asked for a window".into());
-                (Payload::Own(Vec::new()), None)
-            }
-        };
-        end.numbers += 1;
-        let crc = crc32c(&head);
-        end.out.push_back(Outbound { channel, head, payload, token, done: 0, crc, number });
+        // SAFETY: the caller's promise.
+        unsafe { end.link.send(channel, header, payload, token)? };
         end.hub.note_frame(end.me, end.peer, header);
+        if let Outgoing::At { mem, bytes, window } = payload {
+            let number = end.numbers;
+            end.numbers += 1;
+            let user = end.user(number);
+            let claim = end.hub.memory.borrow_mut().claim(user, Access::Read, mem, bytes as u64);
+            end.hub.check(claim);
+            end.lent[channel].push_back((number, mem));
+            if window.is_some() {
+                end.hub.complain("packets are asked for a window".into());
+            }
+        }
         end.pump();
         Ok(())
     }
 
     fn poll_sent(&mut self, channel: usize) -> Option<u32> {
-        self.0.borrow_mut().sent[channel].pop_front()
+        let end = &mut *self.0.borrow_mut();
+        let token = end.link.poll_sent(channel)?;
+        if !end.give_back(channel) {
+            end.hub.complain("a completion of nothing".into());
+        }
+        Some(token)
     }
 
     fn poll_frame(&mut self, channel: usize) -> Result<Option<Incoming<Mem>>, LinkError> {
-        let end = self.0.borrow();
-        match end.inbound[channel].frames.front() {
-            Some((header, _)) => {
-                let data = matches!(header.body, frame::Body::Data(_));
-                let payload = if data { Arrived::Stream } else { Arrived::None };
-                Ok(Some(Incoming { header: *header, payload }))
-            }
-            None if end.failed => Err(LinkError::Closed),
-            None => Ok(None),
+        let end = &mut *self.0.borrow_mut();
+        let frame = end.link.poll_frame(channel);
+        if frame.as_ref().is_err_and(|why| *why == LinkError::Garbage) {
+            end.hub.complain("a frame that is none".into());
         }
+        frame
     }
 
     fn take(&mut self, channel: usize) {
-        let mut end = self.0.borrow_mut();
-        if end.inbound[channel].frames.pop_front().is_none() {
-            end.hub.complain("takes a frame where there is none".into());
-        }
+        let end = &mut *self.0.borrow_mut();
+        end.link.take(channel);
+        end.pump();
     }
 
     unsafe fn receive(&mut self, channel: usize, into: Option<Mem>) -> Result<bool, LinkError> {
         let end = &mut *self.0.borrow_mut();
-        let Some((_, bytes)) = end.inbound[channel].frames.pop_front() else {
-            end.hub.complain("receives a payload where there is none".into());
-            return Err(LinkError::Garbage);
-        };
-        if let Some(into) = into {
-            let put = end.hub.memory.borrow_mut().put(end.me as u16, into, &bytes);
-            end.hub.check(put);
-        }
-        Ok(true)
+        // SAFETY: the caller's promise.
+        let received = unsafe { end.link.receive(channel, into) };
+        end.pump();
+        received
     }
 
-    fn enter(&mut self, _: usize, _: u32) -> bool {
+    fn enter(&mut self, channel: usize, handle: u32) -> bool {
         self.0.borrow().hub.complain("packets have no spans to enter".into());
-        false
+        self.0.borrow_mut().link.enter(channel, handle)
     }
 
     fn exit(&mut self, _: usize, _: u32) {
@@ -337,26 +304,9 @@ impl Link for PacketLink {
 
     fn withdraw(&mut self, channel: usize) -> bool {
         let end = &mut *self.0.borrow_mut();
-        end.sent[channel].clear();
-        for mut frame in core::mem::take(&mut end.out) {
-            let (Payload::Lent(mem, len), true) = (&frame.payload, frame.channel == channel) else {
-                end.out.push_back(frame);
-                continue;
-            };
-            let (mem, len) = (*mem, *len);
-            let user = end.user(frame.number);
-            if frame.done > 0 {
-                // The peer waits for the rest of it.
-                let bytes = end.hub.memory.borrow().read(mem, len).map(<[u8]>::to_vec);
-                frame.payload = Payload::Own(bytes.unwrap_or_else(|why| {
-                    end.hub.complain(why);
-                    vec![0; len]
-                }));
-                frame.token = None;
-                end.out.push_back(frame);
-            }
-            end.hub.memory.borrow_mut().release(user, mem);
-        }
-        true
+        let done = end.link.withdraw(channel);
+        while done && end.give_back(channel) {}
+        end.pump();
+        done
     }
 }

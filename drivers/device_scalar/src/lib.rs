@@ -1,4 +1,8 @@
 //! The least device: the scalar reference of the core, a block of bytes at a time.
+//!
+//! For cores with little flash: the CPU device's kernels are far faster and take three times as
+//! much.
+#![no_std]
 
 use heapless::Vec;
 use unisono_core::Source;
@@ -18,6 +22,7 @@ pub struct ScalarDevice {
 
 /// Why a job was not started.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum ScalarError {
     /// There is a completion to be polled, or too many spans.
     #[error("the device has no room for this job")]

@@ -1,27 +1,27 @@
 //! Setting a group up.
 
-use crate::device::any::AnyDevice;
+mod members;
+mod places;
+
 use crate::device::rates::{self, Rate};
-use crate::device::{Catalog, DeviceSpec, Opened};
+use crate::device::{Catalog, DeviceSpec, Dpu, DpuRole, Opened};
 use crate::error::Error;
-use crate::failures::Failures;
 use crate::group::Group;
-use crate::member::seat::Seat;
-use crate::member::{CALLS_MAX, MEMBERS_MAX, Member, Shared};
-use crate::planner::{Choice, PlanOptions, WINDOW_MAX};
+use crate::member::MEMBERS_MAX;
+use crate::planner::{Choice, WINDOW_MAX};
+use places::Places;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use unisono_core::schedule::Owners;
 use unisono_core::{Order, Schedule};
-use unisono_device_cpu::CpuDevice;
-use unisono_link_span::fabric;
 
-/// Where a rank is.
+/// Where a member is.
 #[derive(Clone, Debug)]
 enum On {
     Named(DeviceSpec),
     Open(Opened),
+    Board(Dpu),
 }
 
 /// Sets up a [`Group`].
@@ -29,6 +29,8 @@ enum On {
 pub struct GroupBuilder {
     /// `None`: nothing was said.
     ranks: Option<Vec<On>>,
+    /// Boards that have no data.
+    aggregators: Vec<On>,
     /// A list of devices that makes no sense.
     wrong: Option<String>,
     choice: Choice,
@@ -44,6 +46,7 @@ impl GroupBuilder {
     pub(crate) const fn new() -> Self {
         Self {
             ranks: None,
+            aggregators: Vec::new(),
             wrong: None,
             choice: Choice::Auto,
             order: Order::Canonical,
@@ -62,10 +65,25 @@ impl GroupBuilder {
         self
     }
 
-    /// One more rank, on this device. Several ranks may be on the same one.
+    /// One more rank, on this device. Several ranks may be on the same one. A board without data
+    /// ([`DpuRole::Aggregator`]) is no rank; calls that reduce go through it.
     #[must_use]
     pub fn device(mut self, device: DeviceSpec) -> Self {
-        self.ranks.get_or_insert_default().push(On::Named(device));
+        let ranks = self.ranks.get_or_insert_default();
+        let aggregates =
+            matches!(&device, DeviceSpec::Dpu(spec) if spec.role == DpuRole::Aggregator);
+        let to = if aggregates { &mut self.aggregators } else { ranks };
+        to.push(On::Named(device));
+        self
+    }
+
+    /// A board that has been started, in the part that it was started for.
+    #[must_use]
+    pub fn board(mut self, board: Dpu) -> Self {
+        let ranks = self.ranks.get_or_insert_default();
+        let aggregates = board.spec().role == DpuRole::Aggregator;
+        let to = if aggregates { &mut self.aggregators } else { ranks };
+        to.push(On::Board(board));
         self
     }
 
@@ -140,45 +158,28 @@ impl GroupBuilder {
         self
     }
 
-    /// Builds the group: opens the devices and, if they differ, measures how fast they fold.
+    /// Builds the group: opens the devices, starts the boards, and if they differ, measures how
+    /// fast they fold.
     ///
     /// # Errors
     /// [`Error::Build`] if the group is empty or too large, or an option makes no sense;
-    /// [`Error::Gpu`] in the words of a loader or driver.
+    /// [`Error::Gpu`] in the words of a loader or driver; [`Error::Board`].
     pub fn build(self) -> Result<Group, Error> {
         let named = self.named()?;
         let ranks = u16::try_from(named.len()).unwrap_or(u16::MAX);
+        let boards = self.aggregators.len();
         let members = match &self.choice {
             Choice::Fixed(schedule) => schedule.members(ranks),
-            Choice::Auto => ranks,
+            Choice::Auto => ranks.saturating_add(boards as u16),
         };
         self.check(ranks, members)?;
-        let mut devices = Devices::open(named)?;
+        let mut places = Places::open(named, &self.aggregators, members, self.timeout)?;
         let owners = match (&self.choice, &self.rates) {
             (Choice::Fixed(_), _) => None,
             (Choice::Auto, Some(rates)) => Some(self.given(rates, ranks)?),
-            (Choice::Auto, None) => devices.owners()?,
+            (Choice::Auto, None) => places.owners()?,
         };
-        Ok(self.join(devices, members, owners))
-    }
-
-    /// A group of these devices.
-    fn join(self, devices: Devices, members: u16, owners: Option<Owners>) -> Group {
-        let ranks = devices.members.len() as u16;
-        let Self { choice, order, chunk, window, timeout, interrupt, .. } = self;
-        let options = PlanOptions { ranks, choice, order, chunk, window, owners };
-        let Devices { members: mut on, open } = devices;
-        // Aggregators are on the CPU.
-        on.resize_with(usize::from(members), || (AnyDevice::Cpu(CpuDevice::new()), None));
-        let (started, failures) = (Instant::now(), Failures::default());
-        let shared = Shared { options, timeout, started, devices: open, failures, interrupt };
-        let shared = Arc::new(shared);
-        let ends = fabric(usize::from(members), CALLS_MAX, WINDOW_MAX);
-        let mut seats = Seat::row(usize::from(members)).into_iter().flatten();
-        let members = on.into_iter().zip(ends).zip(0..);
-        let member =
-            |((device, ends), rank)| Member::new(rank, shared.clone(), device, ends, seats.next());
-        Group { members: members.map(member).collect() }
+        self.join(places, members, owners)
     }
 
     /// The ranks' devices, `auto` written out.
@@ -208,6 +209,15 @@ impl GroupBuilder {
         if usize::from(members) > MEMBERS_MAX {
             return refuse(format!("{members} members; at most {MEMBERS_MAX} threads fit"));
         }
+        if let Choice::Fixed(schedule) = &self.choice
+            && usize::from(members - ranks) < self.aggregators.len()
+        {
+            let (name, boards) = (schedule.name(), self.aggregators.len());
+            return refuse(format!(
+                "{name} has no place for {boards} boards without data; star:{boards} has, and is \
+                 what is chosen by default"
+            ));
+        }
         if self.chunk == Some(0) {
             return refuse("a chunk of 0 elements".into());
         }
@@ -226,105 +236,5 @@ impl GroupBuilder {
             let count = rates.len();
             Error::Build(format!("{count} rates for {ranks} ranks; each must be above 0"))
         })
-    }
-}
-
-/// The devices of a group that is being built.
-struct Devices {
-    /// Each rank's, and which of the open ones it is.
-    members: Vec<(AnyDevice, Option<Opened>)>,
-    /// GPUs, each once.
-    open: Vec<Opened>,
-}
-
-impl Devices {
-    fn open(named: Vec<On>) -> Result<Self, Error> {
-        let (mut members, mut open): (Vec<_>, Vec<Opened>) = (Vec::new(), Vec::new());
-        for on in named {
-            let opened = match on {
-                On::Open(opened) => Some(opened),
-                On::Named(spec) => Opened::open(&spec)?,
-            };
-            let device = match &opened {
-                Some(opened) => opened.0.device()?,
-                None => AnyDevice::Cpu(CpuDevice::new()),
-            };
-            if let Some(opened) = &opened
-                && !open.iter().any(|other| other.is(opened))
-            {
-                open.push(opened.clone());
-            }
-            members.push((device, opened));
-        }
-        Ok(Self { members, open })
-    }
-
-    /// Shares by measured rates; `None` if all ranks are on the CPU: equal ones.
-    fn owners(&mut self) -> Result<Option<Owners>, Error> {
-        let ranks = self.members.len();
-        if self.open.is_empty() || ranks == 1 {
-            return Ok(None);
-        }
-        let is = |a: &Option<Opened>, b: &Option<Opened>| match (a, b) {
-            (None, None) => true,
-            (Some(a), Some(b)) => a.is(b),
-            _ => false,
-        };
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let mut measured: Vec<(Option<Opened>, Rate)> = Vec::new();
-        for (device, on) in &mut self.members {
-            if !measured.iter().any(|(known, _)| is(known, on)) {
-                let rate = rates::measure(device, on.as_ref(), &self.open, ranks)?;
-                measured.push((on.clone(), rate));
-            }
-        }
-        let users =
-            |on: &Option<Opened>| self.members.iter().filter(|(_, other)| is(other, on)).count();
-        let busy = users(&None).min(cores);
-        let share = |on: &Option<Opened>| {
-            let part = match on {
-                // Ranks on the CPU share its cores, ranks on one GPU share that.
-                None => busy as f64 / users(on) as f64,
-                // Software has the cores that ranks on the CPU leave: they fold faster there.
-                Some(device) if device.is_software() => {
-                    (cores - busy) as f64 / (cores * users(on)) as f64
-                }
-                Some(_) => 1.0 / users(on) as f64,
-            };
-            let rate = measured.iter().find(|(known, _)| is(known, on)).map(|(_, rate)| *rate);
-            rate.map(|Rate { fold, send }| Rate { fold: (fold * part).max(1.0), send })
-        };
-        let all: Vec<_> = self.members.iter().filter_map(|(_, on)| share(on)).collect();
-        for ((_, on), rate) in self.members.iter().zip(&all) {
-            let name = on.as_ref().map_or("cpu", |on| on.card().name.as_str());
-            tracing::info!("{name} folds {:.2} GB/s here", rate.fold / 1e9);
-        }
-        Ok(rates::owners(ranks as u16, &all))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::Sum;
-    use crate::device::any::Broken;
-
-    /// A device that fails is an error on all ranks, in the driver's words.
-    #[test]
-    fn all_ranks_hear_what_a_device_says() {
-        let cpu = || (AnyDevice::Cpu(CpuDevice::new()), None);
-        let broken = (AnyDevice::Broken(Broken::default()), None);
-        let devices = Devices { members: vec![cpu(), broken, cpu()], open: Vec::new() };
-        let mut group = GroupBuilder::new().join(devices, 3, None);
-        let heard = std::sync::Mutex::new(Vec::new());
-        let done = group.run(|member| {
-            let result = member.all_reduce(&mut vec![1f32; 100_000], Sum);
-            heard.lock().expect("no panic").push(result.clone());
-            result
-        });
-        let text = "a card is lost: fell off the bus".to_owned();
-        let want = Err(Error::Device { rank: 1, text });
-        assert_eq!(done.map(|_| ()), want);
-        assert_eq!(heard.into_inner().expect("no panic"), [want.clone(), want.clone(), want]);
     }
 }

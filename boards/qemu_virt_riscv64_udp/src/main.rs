@@ -1,0 +1,14 @@
+//! The image.
+#![no_std]
+#![no_main]
+
+/// The entry code goes on here.
+#[unsafe(no_mangle)]
+extern "C" fn main() -> ! {
+    qemu_virt_riscv64_udp_board::run()
+}
+
+#[panic_handler]
+fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
+    qemu_virt_riscv64_board::panic(info)
+}

@@ -1,0 +1,98 @@
+//! A board under QEMU: it is started with the image, greeted, asked what it is, and ended. QEMU's
+//! machines keep nothing, so what is loaded is gone afterwards; what is proved is that the image
+//! boots and speaks.
+
+use super::{Kind, LoadError, Loader, Package, Plan, Way, World, needs};
+use crate::plan::{Act, Device, Step};
+use std::path::Path;
+use std::time::Duration;
+use unisono_core::wire::board::Identity;
+use unisono_core::{DType, ReduceOp};
+use unisono_offload_dpu::{Machine, Setup, start};
+
+pub const WAY: Way = Way {
+    name: "qemu",
+    usage: "qemu:aarch64, qemu:riscv64 (-udp: with a network card) or qemu:cortex-m",
+    open,
+};
+
+/// How long a board may take to answer. An emulated one shares the machine with whatever else runs.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+struct Qemu {
+    machine: &'static Machine,
+}
+
+fn open(rest: Option<&str>) -> Result<Box<dyn Loader>, String> {
+    let named = |name: &str| Machine::named(&format!("qemu-{name}"));
+    let machine = rest.and_then(named).ok_or("no such machine")?;
+    Ok(Box::new(Qemu { machine }))
+}
+
+/// A board's name is the one that it calls itself; its image's file has `_` for `-`.
+fn board_of(machine: &Machine) -> String {
+    machine.image.replace('_', "-")
+}
+
+impl Loader for Qemu {
+    fn plan(&self, _: &World, package: &Package) -> Result<Plan, LoadError> {
+        let Self { machine } = *self;
+        let to = machine.name.replacen('-', ":", 1);
+        needs(&to, package, Kind::Elf, "QEMU loads ELF files")?;
+        package.must_be_for(&board_of(machine))?;
+        let device = if machine.is_here() {
+            Device::Seen(format!("the program {}, an emulator", machine.program()))
+        } else {
+            Device::Missing {
+                what: format!("the program {} does not start", machine.program()),
+                help: format!("install QEMU; Debian's package is {}", machine.package),
+            }
+        };
+        let name = machine.image.to_owned();
+        let nothing = "nothing is left: QEMU's machines keep nothing";
+        let boot = Act::Boot { machine };
+        let steps = vec![
+            Step::new(Act::Unpack { name }, "QEMU reads a file", nothing),
+            Step::new(boot, "an image that boots and speaks says who it is", nothing),
+        ];
+        Ok(Plan { to, device, steps })
+    }
+}
+
+/// Starts a machine with an image; returns what its board says of itself.
+pub fn boot(
+    machine: &'static Machine,
+    image: &Path,
+    package: &Package,
+) -> Result<Vec<String>, String> {
+    let setup = Setup { peers: 1, memory: 0, patience: PATIENCE, silence: PATIENCE };
+    let board = start(machine, image, setup).map_err(|error| error.to_string())?;
+    let identity = board.identity();
+    if identity.name != package.board() {
+        return Err(format!("the board calls itself {}, not {}", identity.name, package.board()));
+    }
+    Ok(describe(identity))
+}
+
+/// What a board is, in words.
+fn describe(identity: &Identity) -> Vec<String> {
+    let Identity { name, fpu, calls, members, scratch, payload, memory, rate, .. } = identity;
+    let has = |bits: u16, i: usize| bits >> i & 1 == 1;
+    let dtypes = DType::ALL.iter().enumerate().filter(|(i, _)| has(identity.dtypes, *i));
+    let dtypes: Vec<&str> = dtypes.map(|(_, dtype)| dtype.name()).collect();
+    let ops = ReduceOp::ALL.iter().enumerate().filter(|(i, _)| has(identity.ops, *i));
+    let ops: Vec<&str> = ops.map(|(_, op)| op.name()).collect();
+    let fpu = if *fpu { "in hardware" } else { "in software" };
+    let role = match memory {
+        0 => "aggregates only".to_owned(),
+        bytes => format!("can be a rank with tensors of {bytes} bytes"),
+    };
+    vec![
+        format!("{name}: adds {rate} f32 a millisecond, floating point {fpu}"),
+        format!("types {}; operators {}", dtypes.join(" "), ops.join(" ")),
+        format!(
+            "groups of up to {members} members, {calls} calls at a time, {scratch} bytes of slots \
+             a call, chunks of up to {payload} bytes; {role}"
+        ),
+    ]
+}

@@ -1,0 +1,67 @@
+//! Loaders against folders that stand for the system: fake devices, which record what is done to
+//! them in its order, and fake programs, which record their arguments.
+
+mod programs;
+mod remoteproc;
+mod rshim;
+mod world;
+
+use unisono_loader::{LOADERS, LoadError, World, loader};
+use world::{Root, boot_stream, elf, plan, raw};
+
+#[test]
+fn what_is_no_loader_is_refused_with_a_list() {
+    let error = |to: &str| loader(to).map(drop).expect_err(to).to_string();
+    let none = error("jtag");
+    assert!(none.starts_with("jtag: no such loader; there are qemu:aarch64, "), "{none}");
+    for way in LOADERS {
+        assert!(none.contains(way.usage), "{none}");
+    }
+    for (to, why) in [
+        ("qemu", "no such machine"),
+        ("qemu:", "no such machine"),
+        ("qemu:vax", "no such machine"),
+        ("rshim:x", "the number of a device"),
+        ("rshim:-1", "the number of a device"),
+        ("remoteproc:", "the number of a device"),
+        ("probe-rs:", "the name of a chip"),
+        ("probe-rs:--erase", "the name of a chip"),
+        ("ssh", "is a host"),
+        ("ssh:-oProxyCommand=x", "is a host"),
+        ("ssh:a b", "is a host"),
+        ("ssh:a;b", "is a host"),
+    ] {
+        let line = error(to);
+        assert!(line.starts_with(&format!("{to}: ")) && line.contains(why), "{line}");
+    }
+}
+
+/// Each says what it wants instead, and that nothing was done.
+#[test]
+fn what_does_not_suit_a_device_is_refused() {
+    let root = Root::new();
+    for (to, package, why) in [
+        ("rshim", elf(), "boots boot streams (.bfb): wrap it with `mlx-mkbfb`"),
+        ("rshim", raw(), "it is raw bytes"),
+        ("remoteproc", boot_stream(), "Linux loads ELF files"),
+        ("probe-rs", raw(), "says where in the flash its parts belong"),
+        ("qemu:aarch64", raw(), "QEMU loads ELF files"),
+        ("ssh:dpu", boot_stream(), "it is a BlueField boot stream, and a Linux runs ELF files"),
+    ] {
+        let error = plan(&root, to, &package).expect_err(to);
+        assert!(matches!(error, LoadError::Unfit { .. }), "{error}");
+        assert!(error.to_string().contains(why), "{error}");
+    }
+    let error = plan(&root, "qemu:aarch64", &elf()).expect_err("another board's");
+    let line = "the image: it is for board m4, not for qemu-virt-aarch64";
+    assert_eq!(error.to_string(), line);
+}
+
+/// On this machine, too, a missing device is named with its path.
+#[test]
+fn the_real_world_is_asked_by_its_own_paths() {
+    let real = World::real();
+    assert_eq!(real.path("dev/rshim0/boot").to_str(), Some("/dev/rshim0/boot"));
+    assert!(real.program("sh").is_some_and(|path| path.is_absolute()));
+    assert_eq!(real.program("no-such-program-xyz"), None);
+}

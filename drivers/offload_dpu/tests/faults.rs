@@ -1,0 +1,231 @@
+//! What goes wrong with a board is an error within the time limit that names it.
+
+mod world;
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tracing::field::{Field, Visit};
+use unisono_core::Kind;
+use unisono_core::wire::board::{Join, Refusal};
+use unisono_core::wire::frame::Abort;
+use unisono_driver::HostPtr;
+use unisono_offload_dpu::{Board, BoardError, Image, Machine, Options, Problem};
+use world::data::{call, check, inputs, job};
+use world::{PATIENCE, WindowWorld, options};
+
+const MACHINE: &Machine = &Machine::QEMU_AARCH64;
+/// A machine of its own, and a program of Linux.
+const BOTH: [&Machine; 2] = [MACHINE, &Machine::LINUX_AARCH64];
+
+fn refused(options: &Options) -> BoardError {
+    let error = Board::start(options).err().expect("no board");
+    let text = error.to_string();
+    assert!(text.contains(options.machine.name), "{text} does not name the board");
+    error
+}
+
+/// Sends a signal to the machine.
+fn signal(board: &Board, name: &str) {
+    let status = Command::new("kill").args([name, &board.pid().to_string()]).status();
+    assert!(status.expect("there is a kill").success());
+}
+
+#[test]
+fn a_board_that_is_killed_is_lost_on_every_rank() {
+    let mut long = call(Kind::AllReduce, 2, 16 << 20);
+    (long.chunk, long.window) = (1024, 5);
+    let long = job(long, true);
+    let inputs = inputs(&long.call);
+    for machine in BOTH {
+        let board = Board::start(&options(machine, 2)).expect("a board");
+        let mut world = WindowWorld::new(board, 2, 2, 0);
+        let outcome = world.run(&long, &inputs, |board| {
+            std::thread::sleep(Duration::from_millis(200));
+            signal(board, "-KILL");
+        });
+        for (rank, result) in outcome.hosts {
+            assert_eq!(result, Err(Abort::PeerLost { rank: 2 }), "on rank {rank}");
+        }
+        let error = outcome.board.expect_err("it is gone").to_string();
+        assert!(error.contains(machine.name) && error.contains("signal: 9"), "{error}");
+    }
+}
+
+#[test]
+fn a_board_that_stands_still_is_lost_too() {
+    for machine in BOTH {
+        let mut options = options(machine, 2);
+        options.silence = Duration::from_secs(3);
+        let mut board = Board::start(&options).expect("a board");
+        board.status().expect("it lives");
+        signal(&board, "-STOP");
+        let join = Join { epoch: 0, rank: 2, members: 3, next_op: 0 };
+        let error = board.join::<HostPtr>(join, &[0, 1]).expect_err("nobody answers").to_string();
+        assert!(error.contains(machine.name) && error.contains("no sign of life"), "{error}");
+    }
+}
+
+#[test]
+fn an_image_that_is_none_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("image");
+    let with = |machine, content: &[u8]| {
+        std::fs::write(&path, content).expect("written");
+        refused(&Options::new(machine, &path, 1)).to_string()
+    };
+    let host = std::fs::read("/proc/self/exe").expect("this program");
+    let other = std::fs::read(options(&Machine::QEMU_RISCV64, 1).image).expect("an image");
+    for machine in BOTH {
+        assert!(with(machine, b"no image").contains("not an ELF file"));
+        assert!(with(machine, &host).contains("built for ELF machine 62, not 183"));
+        assert!(with(machine, &other).contains("built for ELF machine 243, not 183"));
+        let missing = refused(&Options::new(machine, Path::new("/nowhere"), 1));
+        assert!(matches!(missing.problem, Problem::Image { .. }), "{missing}");
+    }
+}
+
+/// Where in the file the code is that runs first.
+fn entry(image: &[u8]) -> usize {
+    let number = |at: usize| u64::from_le_bytes(image[at..at + 8].try_into().expect("8 bytes"));
+    let (entry, headers) = (number(24), number(32) as usize);
+    let count = u16::from_le_bytes([image[56], image[57]]);
+    let mut segments = (0..usize::from(count)).map(|i| headers + 56 * i);
+    let holds = |at: &usize| (number(at + 16)..number(at + 16) + number(at + 32)).contains(&entry);
+    let at = segments.find(holds).expect("a segment with the entry");
+    (entry - number(at + 16) + number(at + 8)) as usize
+}
+
+/// An image that is sound by its headers, but whose code does nothing: its entry is an endless
+/// loop.
+#[test]
+fn a_mute_image_is_an_error_in_time() {
+    for machine in BOTH {
+        let mut bytes = std::fs::read(options(machine, 1).image).expect("the image");
+        let entry = entry(&bytes);
+        // `b .`
+        bytes[entry..entry + 4].copy_from_slice(&0x1400_0000_u32.to_le_bytes());
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("image");
+        std::fs::write(&path, bytes).expect("written");
+        let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&path, executable).expect("own file");
+        let mut options = Options::new(machine, &path, 1);
+        options.patience = Duration::from_secs(2);
+        let error = refused(&options);
+        assert!(matches!(error.problem, Problem::Mute { .. }), "{error}");
+    }
+}
+
+/// The program for Linux says why it does not start: it has no log without a window.
+#[test]
+fn a_program_without_a_window_says_so() {
+    let image = options(&Machine::LINUX_AARCH64, 1).image;
+    for (args, said) in [(&[][..], "started as"), (&["/nowhere"][..], "map /nowhere: error 2 ")] {
+        let run = Command::new("qemu-aarch64").arg(&image).args(args).output().expect("it runs");
+        assert_eq!(run.status.code(), Some(2));
+        let text = String::from_utf8_lossy(&run.stderr);
+        assert!(text.contains(said), "{text}");
+    }
+}
+
+#[test]
+fn a_board_says_why_it_refuses_a_call_and_the_ranks_learn_it() {
+    let mut world = WindowWorld::new(Board::start(&options(MACHINE, 2)).expect("a board"), 2, 2, 0);
+    let good = job(call(Kind::AllReduce, 2, 5000), false);
+    let inputs = inputs(&good.call);
+    let mut wide = good.clone();
+    (wide.call.chunk, wide.call.slots) = (4096, 8);
+    let outcome = world.run(&wide, &inputs, |_| ());
+    let problem = outcome.board.expect_err("too much scratch").problem;
+    assert!(matches!(problem, Problem::Refused(Refusal::Scratch(_))), "{problem}");
+    for (rank, result) in outcome.hosts {
+        assert_eq!(result, Err(Abort::Refused { rank: 2 }), "on rank {rank}");
+    }
+    let mut long = good.clone();
+    long.call.chunk = 5000;
+    long.call.window = 1;
+    let problem = world.run(&long, &inputs, |_| ()).board.expect_err("a large chunk").problem;
+    assert!(matches!(problem, Problem::Refused(Refusal::Chunk(20_000))), "{problem}");
+    // The group goes on.
+    check(&good, &world.succeed(&good, &inputs), &inputs);
+}
+
+#[test]
+fn calls_without_a_group_and_groups_without_links_are_refused() {
+    let mut board = Board::start(&options(MACHINE, 2)).expect("a board");
+    board.begin(&call(Kind::AllReduce, 2, 1)).expect("it is there");
+    let problem = board.finish(0, PATIENCE).expect_err("no group").problem;
+    assert!(matches!(problem, Problem::Refused(Refusal::NotJoined)), "{problem}");
+    let join = Join { epoch: 0, rank: 2, members: 9, next_op: 0 };
+    let problem = board.join::<HostPtr>(join, &[0, 1]).expect_err("no links").problem;
+    assert!(matches!(problem, Problem::Refused(Refusal::NoLink(3))), "{problem}");
+}
+
+/// Collects the lines of this program's log.
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<String>>>);
+
+struct Text(String);
+
+impl Visit for Text {
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        self.0 += &format!("{field}={value:?} ");
+    }
+}
+
+impl tracing::Subscriber for Lines {
+    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        let mut text = Text(format!("{} ", event.metadata().level()));
+        event.record(&mut text);
+        self.0.lock().expect("no panic").push(text.0);
+    }
+
+    fn enter(&self, _: &tracing::span::Id) {}
+
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+/// The board's log is in this program's, with its name and time; a panic ends it with its place in
+/// the source and its exit code.
+#[test]
+fn logs_and_panics_arrive() {
+    let lines = Lines::default();
+    tracing::subscriber::set_global_default(lines.clone()).expect("the only one");
+    for (machine, name) in BOTH.into_iter().zip(["qemu-virt-aarch64", "linux-aarch64"]) {
+        let mut options = options(machine, 1);
+        options.image.set_file_name(format!("{}_panics", machine.image));
+        let build = Image::read(machine, &options.image).expect("an image").build();
+        assert_ne!(build, 0);
+        let mut board = Board::start(&options).expect("it panics later");
+        assert_eq!(board.identity().name, name);
+        let error = loop {
+            match board.status() {
+                Ok(_) => std::thread::sleep(Duration::from_millis(10)),
+                Err(error) => break error.to_string(),
+            }
+        };
+        assert!(error.contains("exit status: 101"), "{error}");
+        assert!(error.contains("panicked at") && error.contains("panics.rs:"), "{error}");
+        let lines = std::mem::take(&mut *lines.0.lock().expect("no panic"));
+        let started = lines.iter().find(|l| l.contains("f32 elements/ms")).expect("logged");
+        let board = format!("board=\"{}\"", machine.name);
+        assert!(started.starts_with("INFO") && started.contains(&board), "{started}");
+        assert!(started.contains("time="), "{started}");
+        let panicked = |l: &String| l.starts_with("ERROR") && l.contains("panics.rs:");
+        assert!(lines.iter().any(panicked), "{lines:?}");
+    }
+}

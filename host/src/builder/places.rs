@@ -1,0 +1,191 @@
+//! Where the members of a group are: devices that are open, boards that are running.
+
+use super::On;
+use crate::device::any::AnyDevice;
+use crate::device::dpu::Taken;
+use crate::device::rates::{self, Rate};
+use crate::device::{DeviceSpec, Dpu, Opened};
+use crate::error::Error;
+use crate::planner::Limits;
+use std::time::Duration;
+use unisono_core::schedule::Owners;
+use unisono_device_cpu::CpuDevice;
+
+/// A rank's place.
+pub(super) enum Place {
+    /// A device of this process, and which of the open ones it is.
+    Device(AnyDevice, Option<Opened>),
+    /// A board.
+    Board(Taken),
+}
+
+/// The places of a group that is being built.
+pub(super) struct Places {
+    /// Each rank's.
+    pub ranks: Vec<Place>,
+    /// Boards without data.
+    pub aggregators: Vec<Taken>,
+    /// GPUs, each once.
+    pub open: Vec<Opened>,
+}
+
+impl Places {
+    /// Opens devices and starts boards, for a group of so many members.
+    pub fn open(
+        named: Vec<On>,
+        aggregators: &[On],
+        members: u16,
+        timeout: Duration,
+    ) -> Result<Self, Error> {
+        let (mut ranks, mut open): (Vec<_>, Vec<Opened>) = (Vec::new(), Vec::new());
+        for on in named {
+            let opened = match on {
+                On::Board(dpu) => {
+                    ranks.push(Place::Board(dpu.take()?));
+                    continue;
+                }
+                On::Named(DeviceSpec::Dpu(spec)) => {
+                    let dpu = Dpu::start(&spec, members, timeout)?;
+                    ranks.push(Place::Board(dpu.take()?));
+                    continue;
+                }
+                On::Open(opened) => Some(opened),
+                On::Named(spec) => Opened::open(&spec)?,
+            };
+            let device = match &opened {
+                Some(opened) => opened.0.device()?,
+                None => AnyDevice::Cpu(CpuDevice::new()),
+            };
+            if let Some(opened) = &opened
+                && !open.iter().any(|other| other.is(opened))
+            {
+                open.push(opened.clone());
+            }
+            ranks.push(Place::Device(device, opened));
+        }
+        let board = |on: &On| match on {
+            On::Board(dpu) => dpu.take(),
+            On::Named(DeviceSpec::Dpu(spec)) => Dpu::start(spec, members, timeout)?.take(),
+            // The builder puts nothing else there.
+            other => Err(Error::Build(format!("{other:?} is no board"))),
+        };
+        let aggregators = aggregators.iter().map(board).collect::<Result<_, _>>()?;
+        let places = Self { ranks, aggregators, open };
+        places.check(members)?;
+        Ok(places)
+    }
+
+    /// Every board, ranks first.
+    pub fn boards(&self) -> impl Iterator<Item = &Taken> {
+        let ranks = self.ranks.iter().filter_map(|place| match place {
+            Place::Board(taken) => Some(taken),
+            Place::Device(..) => None,
+        });
+        ranks.chain(&self.aggregators)
+    }
+
+    /// Boards have links to this process and to nobody else, but members must reach each other:
+    /// also two aggregators, which agree on every call.
+    fn check(&self, members: u16) -> Result<(), Error> {
+        if self.boards().count() > 1 {
+            let text = "two boards cannot reach each other yet, so a group has one at most";
+            return Err(Error::Build(text.into()));
+        }
+        for board in self.boards() {
+            let most = board.identity().members;
+            if members > most {
+                let name = board.home.spec();
+                let text = format!("{name} takes part in groups of up to {most} members");
+                return Err(Error::Build(format!("{text}, and this one has {members}")));
+            }
+        }
+        Ok(())
+    }
+
+    /// What the boards can do; `None` if there are none.
+    pub fn limits(&self) -> Option<Limits> {
+        let of = |board: &Taken| {
+            let identity = board.identity();
+            Limits {
+                aggregators: self.aggregators.len() as u16,
+                ranks: self.boards().count() > self.aggregators.len(),
+                payload: identity.payload.into(),
+                scratch: identity.scratch.into(),
+                dtypes: identity.dtypes,
+                ops: identity.ops,
+            }
+        };
+        self.boards().map(of).reduce(|a, b| Limits {
+            payload: a.payload.min(b.payload),
+            scratch: a.scratch.min(b.scratch),
+            dtypes: a.dtypes & b.dtypes,
+            ops: a.ops & b.ops,
+            ..a
+        })
+    }
+
+    /// Shares by measured rates; `None` if all ranks are on the CPU: equal ones.
+    pub fn owners(&mut self) -> Result<Option<Owners>, Error> {
+        let is_cpu = |place: &Place| matches!(place, Place::Device(_, None));
+        if self.ranks.iter().all(is_cpu) || self.ranks.len() == 1 {
+            return Ok(None);
+        }
+        let all = self.rates()?;
+        Ok(rates::owners(self.ranks.len() as u16, &all))
+    }
+
+    /// How fast each rank folds here.
+    fn rates(&mut self) -> Result<Vec<Rate>, Error> {
+        let is = |a: &Option<Opened>, b: &Option<Opened>| match (a, b) {
+            (None, None) => true,
+            (Some(a), Some(b)) => a.is(b),
+            _ => false,
+        };
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let ranks = self.ranks.len();
+        let mut measured: Vec<(Option<Opened>, Rate)> = Vec::new();
+        for place in &mut self.ranks {
+            let Place::Device(device, on) = place else { continue };
+            if !measured.iter().any(|(known, _)| is(known, on)) {
+                let rate = rates::measure(device, on.as_ref(), &self.open, ranks)?;
+                measured.push((on.clone(), rate));
+            }
+        }
+        let users = |on: &Option<Opened>| {
+            let here = |place: &&Place| matches!(place, Place::Device(_, other) if is(other, on));
+            self.ranks.iter().filter(here).count()
+        };
+        let busy = users(&None).min(cores);
+        let share = |on: &Option<Opened>| {
+            let part = match on {
+                // Ranks on the CPU share its cores, ranks on one GPU share that.
+                None => busy as f64 / users(on) as f64,
+                // Software has the cores that ranks on the CPU leave: they fold faster there.
+                Some(device) if device.is_software() => {
+                    (cores - busy) as f64 / (cores * users(on)) as f64
+                }
+                Some(_) => 1.0 / users(on) as f64,
+            };
+            let rate = measured.iter().find(|(known, _)| is(known, on)).map(|(_, rate)| *rate);
+            rate.map(|Rate { fold, send }| Rate { fold: (fold * part).max(1.0), send })
+        };
+        let one = |place: &Place| match place {
+            Place::Device(_, on) => share(on),
+            // f32 elements in a millisecond, by its own word.
+            Place::Board(board) => {
+                let fold = f64::from(board.identity().rate) * 4000.0;
+                Some(Rate { fold: fold.max(1.0), send: fold.max(1.0) })
+            }
+        };
+        let all: Vec<_> = self.ranks.iter().filter_map(one).collect();
+        for (place, rate) in self.ranks.iter().zip(&all) {
+            let name = match place {
+                Place::Device(_, None) => "cpu".to_owned(),
+                Place::Device(_, Some(on)) => on.card().name.clone(),
+                Place::Board(board) => board.home.spec().to_string(),
+            };
+            tracing::info!("{name} folds {:.2} GB/s here", rate.fold / 1e9);
+        }
+        Ok(all)
+    }
+}

@@ -1,0 +1,254 @@
+//! Boards: SmartNIC and DPU cores that run unisono's firmware.
+
+use crate::error::Error;
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use unisono_core::wire::board::Identity;
+use unisono_offload_dpu::{AnyBoard, BoardError, Machine, Setup, start};
+
+/// The folder of images that is looked into first.
+const IMAGES: &str = "UNISONO_BOARDS";
+/// Tensor memory of a board that is a rank and has none of its own.
+const MEMORY: u32 = 64 << 20;
+
+/// An emulator may take so long to start on a busy machine.
+const START: Duration = Duration::from_secs(10);
+/// A board that shows no sign of life is gone before its calls' time limit, but not because its
+/// emulator has to wait for a core.
+const SILENCE: [Duration; 2] = [Duration::from_secs(2), Duration::from_secs(10)];
+
+/// The part of a board in a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum DpuRole {
+    /// It folds what the ranks have: `dpu:NAME`.
+    Aggregator,
+    /// It is a rank, whose tensor lies in its own memory: `dpu:NAME:rank`.
+    Rank,
+}
+
+/// A board, by the name of its machine, and its part.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct DpuSpec {
+    /// Name of the machine, as `unisono devices` lists it.
+    pub name: String,
+    /// Its part.
+    pub role: DpuRole,
+}
+
+impl DpuSpec {
+    /// `NAME` or `NAME:rank`.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let (name, role) = match text.split_once(':') {
+            None => (text, DpuRole::Aggregator),
+            Some((name, "rank")) => (name, DpuRole::Rank),
+            Some((name, "aggregator")) => (name, DpuRole::Aggregator),
+            Some((_, role)) => {
+                return Err(format!(
+                    "dpu:{text}: a board is a rank or an aggregator, not '{role}'"
+                ));
+            }
+        };
+        if Machine::named(name).is_none() {
+            let known: Vec<_> = Machine::ALL.iter().map(|m| format!("dpu:{}", m.name)).collect();
+            return Err(format!("dpu:{text}: no such board; there are {}", known.join(", ")));
+        }
+        Ok(Self { name: name.to_owned(), role })
+    }
+}
+
+impl fmt::Display for DpuSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let role = if self.role == DpuRole::Rank { ":rank" } else { "" };
+        write!(f, "dpu:{}{role}", self.name)
+    }
+}
+
+/// A board while no group has it.
+struct Idle {
+    board: Option<Box<dyn AnyBoard>>,
+    /// Groups that it has been in.
+    groups: u32,
+}
+
+struct Started {
+    spec: DpuSpec,
+    about: &'static str,
+    identity: Identity,
+    pid: u32,
+    idle: Mutex<Idle>,
+}
+
+/// A board that has been started, and runs as long as this is kept. One group at a time has it.
+#[derive(Clone)]
+pub struct Dpu(Arc<Started>);
+
+impl fmt::Debug for Dpu {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Dpu").field(&self.0.spec).finish()
+    }
+}
+
+impl Dpu {
+    /// Starts a board for groups of at most `members` members whose calls have this time limit.
+    ///
+    /// # Errors
+    /// [`Error::Board`]: there is no image, no emulator, or the board does not answer.
+    pub fn start(spec: &DpuSpec, members: u16, timeout: Duration) -> Result<Self, Error> {
+        let Some(machine) = Machine::named(&spec.name) else {
+            return Err(Error::Board(format!("there is no board {}", spec.name)));
+        };
+        let image = image(machine).map_err(Error::Board)?;
+        let memory = if spec.role == DpuRole::Rank { MEMORY } else { 0 };
+        let (patience, silence) = (timeout.max(START), (timeout / 2).clamp(SILENCE[0], SILENCE[1]));
+        let setup = Setup { peers: members, memory, patience, silence };
+        let board = start(machine, &image, setup)?;
+        let (identity, pid, about) = (board.identity().clone(), board.pid(), machine.about);
+        let idle = Mutex::new(Idle { board: Some(board), groups: 0 });
+        Ok(Self(Arc::new(Started { spec: spec.clone(), about, identity, pid, idle })))
+    }
+
+    /// How it was asked for.
+    #[must_use]
+    pub fn spec(&self) -> &DpuSpec {
+        &self.0.spec
+    }
+
+    /// What it is, in a few words.
+    #[must_use]
+    pub fn about(&self) -> &'static str {
+        self.0.about
+    }
+
+    /// What it can do.
+    #[must_use]
+    pub fn identity(&self) -> &Identity {
+        &self.0.identity
+    }
+
+    /// Process id of its emulator.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.0.pid
+    }
+
+    /// Takes it for a group; it comes back when that is gone.
+    pub(crate) fn take(&self) -> Result<Taken, Error> {
+        let mut idle = self.0.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(board) = idle.board.take() else {
+            return Err(Error::Board(format!("{} is in another group already", self.0.spec)));
+        };
+        idle.groups += 1;
+        Ok(Taken { home: self.clone(), group: idle.groups, board: Some(board) })
+    }
+}
+
+/// A board that a group has.
+pub(crate) struct Taken {
+    pub home: Dpu,
+    /// The how manieth group of this board it is.
+    pub group: u32,
+    /// There until it is dropped.
+    board: Option<Box<dyn AnyBoard>>,
+}
+
+impl Deref for Taken {
+    type Target = dyn AnyBoard;
+
+    fn deref(&self) -> &Self::Target {
+        match &self.board {
+            Some(board) => &**board,
+            None => unreachable!("only a dropped value is without it"),
+        }
+    }
+}
+
+impl DerefMut for Taken {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        match &mut self.board {
+            Some(board) => &mut **board,
+            None => unreachable!("only a dropped value is without it"),
+        }
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        let mut idle = self.home.0.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        idle.board = self.board.take();
+    }
+}
+
+/// A board that can be asked for.
+#[derive(Clone, Debug)]
+pub struct DpuEntry {
+    /// What `--on` calls it.
+    pub on: String,
+    /// What it is, in a few words.
+    pub about: &'static str,
+    /// What is missing to start it here.
+    pub missing: Option<String>,
+}
+
+/// All boards that this version knows.
+#[must_use]
+pub fn boards() -> Vec<DpuEntry> {
+    let entry = |machine: &&'static Machine| {
+        let emulator = (!machine.is_here()).then(|| {
+            let program = machine.program();
+            format!("{program} is not installed; `cargo xtask demo` installs it, or apt")
+        });
+        let on = format!("dpu:{}", machine.name);
+        DpuEntry { on, about: machine.about, missing: emulator.or_else(|| image(machine).err()) }
+    };
+    Machine::ALL.iter().map(entry).collect()
+}
+
+/// Where the image of a machine is.
+fn image(machine: &Machine) -> Result<PathBuf, String> {
+    let mut folders: Vec<PathBuf> = std::env::var_os(IMAGES).map(Into::into).into_iter().collect();
+    if let Ok(program) = std::env::current_exe() {
+        // Beside the program, where a package puts it, and where this project's own build does.
+        let above = program.ancestors().skip(1).take(3);
+        let places = ["boards", "share/unisono/boards", "bare-metal/images"];
+        let pairs = above.flat_map(|folder| places.map(|place| folder.join(place)));
+        folders.extend(pairs);
+    }
+    let found = folders.iter().map(|folder| folder.join(machine.image)).find(|path| path.is_file());
+    found.ok_or_else(|| {
+        format!(
+            "board {} has no image {}: build it with `cargo xtask boards`, or name a folder that \
+             has it in {IMAGES}",
+            machine.name, machine.image
+        )
+    })
+}
+
+impl From<BoardError> for Error {
+    fn from(error: BoardError) -> Self {
+        Self::Board(error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn boards_have_names_and_parts() {
+        let spec = |text: &str| DpuSpec::parse(text);
+        let role = |text: &str| spec(text).map(|s| s.role);
+        assert_eq!(role("qemu-aarch64"), Ok(DpuRole::Aggregator));
+        assert_eq!(role("qemu-aarch64:aggregator"), Ok(DpuRole::Aggregator));
+        assert_eq!(role("qemu-riscv64:rank"), Ok(DpuRole::Rank));
+        for name in ["dpu:qemu-aarch64", "dpu:qemu-cortex-m:rank"] {
+            let text = name.strip_prefix("dpu:").map(spec);
+            assert_eq!(text.expect("a prefix").map(|s| s.to_string()), Ok(name.to_owned()));
+        }
+        for wrong in ["", "qemu", "qemu-aarch64:hub", "qemu-aarch64:"] {
+            assert!(spec(wrong).is_err(), "{wrong}");
+        }
+    }
+}

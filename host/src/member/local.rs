@@ -1,0 +1,201 @@
+//! A member that this process drives: engine, device, links.
+
+use super::seat::Seat;
+use super::wait::Patience;
+use super::{CALLS_MAX, Memory, Shared};
+use crate::call::Call;
+use crate::device::Opened;
+use crate::device::any::AnyDevice;
+use crate::error::Error;
+use crate::memory::Slots;
+use crate::planner::WINDOW_MAX;
+use std::sync::Arc;
+use unisono_core::Layout;
+use unisono_core::machine::Config;
+use unisono_driver::{Device, Either, HostPtr};
+use unisono_link_span::{Bell, SpanLink};
+use unisono_offload_dpu::BoardLink;
+use unisono_runtime::{BeginError, Buffers, Engine};
+
+/// Longest route: a direct schedule over [`super::MEMBERS_MAX`] ranks.
+const ROUTE: usize = 132;
+
+/// A link to a member of this process, or to a board.
+pub(crate) type AnyLink = Either<SpanLink<HostPtr>, BoardLink>;
+
+type HostEngine = Engine<AnyDevice, AnyLink, CALLS_MAX, WINDOW_MAX, ROUTE, { super::MEMBERS_MAX }>;
+
+/// What a prepared call depends on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Key {
+    call: Call,
+    in_place: bool,
+    /// Peers cannot reach the input, the output.
+    private: [bool; 2],
+}
+
+/// The last call, ready to be made again: training makes the same ones over and over.
+struct Prepared {
+    key: Key,
+    call: unisono_runtime::Call<HostPtr>,
+    /// Bytes of scratch that it needs.
+    scratch: usize,
+}
+
+/// What a local member is made of.
+pub(crate) struct Parts {
+    pub device: AnyDevice,
+    /// The GPU that it is on.
+    pub on: Option<Opened>,
+    pub links: Vec<Option<AnyLink>>,
+    pub bell: Arc<Bell>,
+    pub seat: Option<Seat>,
+}
+
+/// The engine of one member.
+pub(crate) struct Local {
+    pub(super) rank: u16,
+    device: Option<Opened>,
+    pub(super) bell: Arc<Bell>,
+    pub(super) patience: Patience,
+    pub(super) seat: Option<Seat>,
+    pub(super) engine: Box<HostEngine>,
+    // Behind the engine, which waits for its device when it is dropped.
+    scratch: [Slots; CALLS_MAX],
+    last: Option<Prepared>,
+    /// Something has happened since the last look at the clock.
+    pub(super) worked: bool,
+    /// The call that has a deadline.
+    pub(super) armed: Option<u64>,
+    // Last: with it a board goes back, and another group may lay out its links anew.
+    pub(super) shared: Arc<Shared>,
+}
+
+impl Local {
+    pub fn new(rank: u16, shared: Arc<Shared>, parts: Parts) -> Self {
+        let Parts { device, on, links, bell, seat } = parts;
+        // Whoever emulates a device or a board needs the cores, too.
+        let busy = on.as_ref().is_some_and(Opened::is_software) || shared.boards.any();
+        let patience = Patience::new(links.len(), busy);
+        let links = links.into_iter().collect();
+        Self {
+            rank,
+            device: on,
+            bell,
+            patience,
+            seat,
+            engine: Box::new(Engine::new(rank, shared.boards.epoch, device, links)),
+            scratch: [const { Slots::empty() }; CALLS_MAX],
+            last: None,
+            worked: false,
+            armed: None,
+            shared,
+        }
+    }
+
+    pub const fn device(&self) -> Option<&Opened> {
+        self.device.as_ref()
+    }
+
+    /// Comes back to the group for calls from number `next` on.
+    pub fn rejoin(&mut self, next: u64) {
+        self.engine.skip_to(next);
+        self.spans().for_each(SpanLink::rejoin);
+    }
+
+    /// Tells the others of this process that no more calls will come for now.
+    pub fn leave(&self) {
+        self.spans().for_each(SpanLink::leave);
+    }
+
+    fn spans(&self) -> impl Iterator<Item = &SpanLink<HostPtr>> {
+        self.engine.links().iter().flatten().filter_map(|link| match link {
+            Either::A(span) => Some(span),
+            Either::B(_) => None,
+        })
+    }
+
+    /// Begins a call.
+    ///
+    /// # Safety
+    /// `memory` must be valid for the call's lengths on this rank, and used by nobody else, until
+    /// the call is over.
+    pub unsafe fn begin(&mut self, call: &Call, memory: Memory) -> Result<u64, Error> {
+        let private = [memory.input, memory.output].map(|at| self.is_private(at));
+        let key = Key { call: *call, in_place: memory.in_place, private };
+        if self.last.as_ref().is_none_or(|last| last.key != key) {
+            let prepared = self.prepare(key);
+            self.last = Some(self.counted(prepared)?);
+        }
+        let Some(Prepared { call, scratch, .. }) = &mut self.last else {
+            // It has just been filled.
+            return Err(Error::NoPlan { kind: key.call.kind, ranks: 0, why: String::new() });
+        };
+        let channel = self.engine.channel(self.engine.next_op());
+        // The channel is free, so nobody uses its scratch.
+        let (device, peers) = (self.device.as_ref(), &self.shared.devices);
+        let slots = match self.scratch[channel].at_least(*scratch, device, peers) {
+            Ok(slots) => slots,
+            Err(error) => return self.counted(Err(error)),
+        };
+        let (input, output) = (HostPtr::new(memory.input), HostPtr::new(memory.output));
+        call.buffers = Buffers { input, output, scratch: slots };
+        // SAFETY: the caller's promise.
+        unsafe { self.engine.begin(call) }.map_err(|error| match error {
+            BeginError::Busy(most) => Error::Busy(most),
+            BeginError::Config(error) => Error::Config(error),
+        })
+    }
+
+    fn is_private(&self, at: *mut u8) -> bool {
+        !self.engine.device().is_shared(HostPtr::new(at))
+    }
+
+    /// Everything about a call but its memory.
+    fn prepare(&self, key: Key) -> Result<Prepared, Error> {
+        let plan = self.shared.options.plan_of(&key.call)?;
+        let Call { kind, dtype, op, weight, count, .. } = key.call;
+        let ranks = self.shared.options.ranks;
+        let [input_private, output_private] = key.private;
+        let mut config = Config {
+            epoch: 0,
+            op_id: 0,
+            rank: self.rank,
+            schedule: plan.schedule,
+            schedule_print: plan.print,
+            layout: Layout { kind, ranks, count, chunk: plan.chunk, root: key.call.agreed_root() },
+            dtype,
+            op,
+            weight,
+            window: plan.window,
+            eager: plan.eager,
+            slots: 0,
+            by_bytes: 0,
+            puts: 0,
+            in_place: key.in_place,
+            input_private,
+            output_private,
+            sources_max: 0,
+            dests_max: 0,
+            deadline: None,
+        };
+        self.engine.fit(&mut config)?;
+        // Checked: a slot has at most 2^32 bytes, and there are at most 31 a lane.
+        let lanes = config.layout.chunks().min(u64::from(config.window));
+        let scratch = (config.slot_bytes() * u64::from(config.slots) * lanes) as usize;
+        let nowhere = HostPtr::new(std::ptr::null_mut());
+        let buffers = Buffers { input: nowhere, output: nowhere, scratch: nowhere };
+        let call = unisono_runtime::Call { config, buffers, source_ready: u64::MAX };
+        Ok(Prepared { key, call, scratch })
+    }
+
+    /// Counts a call that was refused before it began, as the other ranks count it, and lets them
+    /// know; passes the error on.
+    pub fn counted<T>(&mut self, result: Result<T, Error>) -> Result<T, Error> {
+        if result.is_err() && !self.engine.refuse() {
+            // Not counted: the caller has to wait for a call and make this one again.
+            return Err(Error::Busy(self.engine.channels()));
+        }
+        result
+    }
+}
