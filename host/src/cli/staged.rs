@@ -61,9 +61,8 @@ impl Staged {
                 _ => anyhow!("{}: the folder {folder_shown} takes no new file: {error}", shown()),
             }
         })?;
-        // Who may read what is replaced may read what replaces it, and nobody else.
         if let Ok(about) = fs::metadata(&path) {
-            file.as_file().set_permissions(about.permissions()).with_context(shown)?;
+            resemble(file.as_file(), &about).with_context(shown)?;
         }
         Ok(Self { name: name.to_owned(), path, to: To::New(file) })
     }
@@ -115,6 +114,23 @@ impl Staged {
     fn writing(&self) -> String {
         format!("writing {}", self.name.display())
     }
+}
+
+/// Gives a file owner and mode of the one that it replaces; who may not give files away keeps his.
+#[cfg(unix)]
+fn resemble(file: &File, about: &fs::Metadata) -> io::Result<()> {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
+    if fchown(file, Some(about.uid()), Some(about.gid())).is_err() {
+        return Ok(());
+    }
+    // What runs as its owner is not made here.
+    file.set_permissions(fs::Permissions::from_mode(about.mode() & 0o777))
+}
+
+/// Elsewhere files have what their folder gives them.
+#[cfg(not(unix))]
+fn resemble(_: &File, _: &fs::Metadata) -> io::Result<()> {
+    Ok(())
 }
 
 /// The file that a name leads to, even if there is none yet.
