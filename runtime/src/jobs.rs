@@ -89,14 +89,23 @@ where
             print: slot.machine.fingerprint(),
             body,
         };
-        let sent = match self.links.get_mut(usize::from(to)) {
-            // SAFETY: the machine keeps a payload unchanged until its completion, and `begin`'s
-            // caller keeps the buffers until `result`, which waits for `withdraw`.
-            Some(Some(link)) => unsafe { link.send(index, &header, payload, token).is_ok() },
-            _ => false,
+        let small = match payload {
+            Outgoing::At { bytes, .. } => bytes,
+            Outgoing::Put | Outgoing::None => usize::MAX,
         };
-        if !sent {
-            slot.machine.handle_peer_lost(to);
+        let Some(link) = self.links.get_mut(usize::from(to)).and_then(Option::as_mut) else {
+            return slot.machine.handle_peer_lost(to);
+        };
+        // SAFETY: the machine keeps a payload unchanged until its completion, and `begin`'s caller
+        // keeps the buffers until `result`, which waits for `withdraw`.
+        if unsafe { link.send(index, &header, payload, token) }.is_err() {
+            return slot.machine.handle_peer_lost(to);
+        }
+        // A payload that rides in the frame is complete: the call need not wait a round.
+        if small <= link.caps().inline_max
+            && let Some(token) = link.poll_sent(index)
+        {
+            slot.machine.handle_sent(token);
         }
     }
 

@@ -21,13 +21,39 @@ type Pair<M> = (Arc<Ring<M>>, Arc<Ring<M>>);
 struct Channel<M: Copy> {
     out: Arc<Ring<M>>,
     inc: Arc<Ring<M>>,
-    /// Next frame to write, next frame to read.
-    head: usize,
-    tail: usize,
-    /// Frames whose memory the peer has not released: place and token.
-    lent: Vec<(usize, u32)>,
+    /// Next frame to write, and the first that must not be written yet.
+    head: u64,
+    room: u64,
+    /// Next frame to read, whether it holds nothing that has to be released, and the first that is
+    /// not freed yet.
+    tail: u64,
+    bare: bool,
+    freed: u64,
+    /// By place in the ring: this end is done with the frame that it has read there.
+    done: Box<[bool]>,
+    /// Frames whose memory the peer has not released: number and token.
+    lent: Vec<(u64, u32)>,
     /// Completions of payloads that went inline.
     copied: VecDeque<u32>,
+}
+
+impl<M: Copy> Channel<M> {
+    /// The number of the frame behind a handle, which has its low 31 bits.
+    const fn seq(&self, handle: u32) -> u64 {
+        self.tail - ((self.tail as u32).wrapping_sub(handle) & !OWN) as u64
+    }
+
+    /// Counts a frame as read; frames are freed in order.
+    fn finish(&mut self, seq: u64) {
+        self.done[self.inc.place(seq)] = true;
+        let before = self.freed;
+        while core::mem::take(&mut self.done[self.inc.place(self.freed)]) {
+            self.freed += 1;
+        }
+        if self.freed != before {
+            self.inc.free_before(self.freed);
+        }
+    }
 }
 
 /// One end of a link between two threads. See the crate's head for how it works.
@@ -41,10 +67,14 @@ impl<M: HostMemory> SpanLink<M> {
         let channel = |(out, inc): Pair<M>| Channel {
             lent: Vec::with_capacity(out.depth()),
             copied: VecDeque::with_capacity(out.depth()),
+            head: 0,
+            room: out.depth() as u64,
+            tail: 0,
+            bare: false,
+            freed: 0,
+            done: vec![false; inc.depth()].into(),
             out,
             inc,
-            head: 0,
-            tail: 0,
         };
         Self { channels: rings.into_iter().map(channel).collect(), peer }
     }
@@ -71,9 +101,13 @@ impl<M: HostMemory> Link for SpanLink<M> {
     }
 
     fn has_room(&mut self, channel: usize) -> bool {
-        let c = &self.channels[channel];
-        // A frame that is free but still in `lent` has a completion that nobody has polled for.
-        c.out.is_free(c.head) && !c.lent.iter().any(|(at, _)| *at == c.head)
+        let c = &mut self.channels[channel];
+        if c.head == c.room {
+            c.room = c.out.freed() + c.out.depth() as u64;
+        }
+        // A place may be free and still in `lent`: a completion that nobody has polled for.
+        let again = |(seq, _): &(u64, u32)| seq + c.out.depth() as u64 == c.head;
+        c.head != c.room && !c.lent.iter().any(again)
     }
 
     unsafe fn send(
@@ -101,7 +135,7 @@ impl<M: HostMemory> Link for SpanLink<M> {
                 c.lent.push((c.head, token));
             }
         }
-        c.head = (c.head + 1) % c.out.depth();
+        c.head += 1;
         c.out.prepare(c.head);
         self.peer.ring();
         Ok(())
@@ -114,21 +148,22 @@ impl<M: HostMemory> Link for SpanLink<M> {
         }
         // Nobody reads any more once the peer is gone.
         let gone = c.out.is_abandoned();
-        let free = |at| c.out.is_free(at) || (gone && c.out.revoke(at));
-        let at = c.lent.iter().position(|(at, _)| free(*at))?;
+        let back = |seq| c.out.is_back(seq) || (gone && c.out.revoke(seq));
+        let at = c.lent.iter().position(|(seq, _)| back(*seq))?;
         Some(c.lent.swap_remove(at).1)
     }
 
     fn poll_frame(&mut self, channel: usize) -> Result<Option<Incoming<M>>, LinkError> {
-        let c = &self.channels[channel];
+        let c = &mut self.channels[channel];
         let Some((header, cargo)) = c.inc.peek(c.tail) else {
             if !c.inc.is_closed() {
                 return Ok(None);
             }
             // What was sent before closing comes first.
-            return if c.inc.is_free(c.tail) { Err(LinkError::Closed) } else { Ok(None) };
+            return if c.inc.is_sent(c.tail) { Ok(None) } else { Err(LinkError::Closed) };
         };
-        let handle = c.tail as u32;
+        let handle = c.tail as u32 & !OWN;
+        c.bare = matches!(cargo, Cargo::None | Cargo::Put);
         let payload = match cargo {
             Cargo::None => Arrived::None,
             Cargo::Put => Arrived::Put,
@@ -143,10 +178,10 @@ impl<M: HostMemory> Link for SpanLink<M> {
 
     fn take(&mut self, channel: usize) {
         let c = &mut self.channels[channel];
-        if matches!(c.inc.peek(c.tail), Some((_, Cargo::None | Cargo::Put))) {
-            c.inc.free(c.tail);
+        if core::mem::take(&mut c.bare) {
+            c.finish(c.tail);
         }
-        c.tail = (c.tail + 1) % c.inc.depth();
+        c.tail += 1;
     }
 
     unsafe fn receive(&mut self, _channel: usize, _into: Option<M>) -> Result<bool, LinkError> {
@@ -155,23 +190,30 @@ impl<M: HostMemory> Link for SpanLink<M> {
     }
 
     fn enter(&mut self, channel: usize, handle: u32) -> bool {
-        handle & OWN != 0 || self.channels[channel].inc.enter(handle as usize)
+        let c = &self.channels[channel];
+        handle & OWN != 0 || c.inc.enter(c.seq(handle))
     }
 
     fn exit(&mut self, channel: usize, handle: u32) {
         if handle & OWN == 0 {
-            self.channels[channel].inc.exit(handle as usize);
+            let c = &self.channels[channel];
+            c.inc.exit(c.seq(handle));
         }
     }
 
     fn release(&mut self, channel: usize, handle: u32) {
-        self.channels[channel].inc.free((handle & !OWN) as usize);
+        let c = &mut self.channels[channel];
+        let seq = c.seq(handle);
+        if handle & OWN == 0 {
+            c.inc.give_back(seq);
+        }
+        c.finish(seq);
         self.peer.ring();
     }
 
     fn withdraw(&mut self, channel: usize) -> bool {
         let c = &mut self.channels[channel];
-        c.lent.retain(|(at, _)| !c.out.revoke(*at));
+        c.lent.retain(|(seq, _)| !c.out.revoke(*seq));
         c.copied.clear();
         c.lent.is_empty()
     }

@@ -1,48 +1,68 @@
 //! One direction of one channel: a ring of frames, one writer, one reader.
+//!
+//! Frames are numbered from 0; frame `seq` lies at `seq % depth`. A frame's state carries its
+//! number, so one that is left over from the lap before is not taken for a new one, and nobody has
+//! to wipe it: the reader only counts what it is done with, on a line of its own that the writer
+//! looks at when the ring seems full. A small message moves the lines of its frame and no others.
 
 use crate::packed::{Cargo, Packed};
-use crate::sync::{AtomicBool, AtomicU32, Ordering, UnsafeCell};
+use crate::sync::{AtomicBool, AtomicU64, Ordering, UnsafeCell};
 use unisono_core::wire::frame::{Abort, Body, Header};
 
-/// States of a frame. `FREE -> SENT` by the writer, `SENT <-> BUSY` and `-> FREE` by the reader,
-/// `SENT -> REVOKED` by the writer.
-const FREE: u32 = 0;
-const SENT: u32 = 1;
-const BUSY: u32 = 2;
-const REVOKED: u32 = 3;
+/// States of a frame, in the low two bits beside its number. `SENT` by the writer, `SENT <-> BUSY`
+/// and `-> DONE` by the reader, `SENT -> REVOKED` by the writer. Frames that lend no memory stay
+/// `SENT`.
+const DONE: u64 = 0;
+const SENT: u64 = 1;
+const BUSY: u64 = 2;
+const REVOKED: u64 = 3;
+
+/// The state of frame `seq`. Never 0, which is what an unused frame has.
+const fn word(seq: u64, state: u64) -> u64 {
+    (seq + 1) << 2 | state
+}
 
 /// Frames start on a pair of lines that is fetched together; the reason of an abort, which is too
 /// large for the pair, follows behind.
 #[repr(C, align(128))]
 struct Frame<M: Copy> {
-    state: AtomicU32,
+    state: AtomicU64,
     content: UnsafeCell<Option<Packed<M>>>,
     abort: UnsafeCell<Option<Abort>>,
 }
+
+/// On lines for itself.
+#[repr(align(128))]
+struct Apart<T>(T);
 
 pub(crate) struct Ring<M: Copy> {
     frames: Box<[Frame<M>]>,
     closed: AtomicBool,
     abandoned: AtomicBool,
+    /// The frames before this one may be written again.
+    freed: Apart<AtomicU64>,
 }
 
-// SAFETY: `content` and `abort` are written by the one writer while the frame is FREE and read by
-// the one reader while it is not; `state` (release/acquire) orders the two.
+// SAFETY: `content` and `abort` are written by the one writer before the frame is SENT and after
+// the reader has counted its previous use as freed, and read by the one reader in between; `state`
+// and `freed` (release/acquire) order the two.
 unsafe impl<M: Copy + Send> Sync for Ring<M> {}
 // SAFETY: as above; nothing in it belongs to a thread.
 unsafe impl<M: Copy + Send> Send for Ring<M> {}
 
 impl<M: Copy> Ring<M> {
+    /// A ring of at least `depth` frames.
     pub fn new(depth: usize) -> Self {
         let frame = || Frame {
-            state: AtomicU32::new(FREE),
+            state: AtomicU64::new(0),
             content: UnsafeCell::new(None),
             abort: UnsafeCell::new(None),
         };
         Self {
-            frames: (0..depth).map(|_| frame()).collect(),
+            frames: (0..depth.next_power_of_two()).map(|_| frame()).collect(),
             closed: AtomicBool::new(false),
             abandoned: AtomicBool::new(false),
+            freed: Apart(AtomicU64::new(0)),
         }
     }
 
@@ -50,18 +70,32 @@ impl<M: Copy> Ring<M> {
         self.frames.len()
     }
 
-    /// Writer: may this frame be filled?
-    pub fn is_free(&self, at: usize) -> bool {
-        self.frames[at].state.load(Ordering::Acquire) == FREE
+    /// Where a frame lies.
+    pub fn place(&self, seq: u64) -> usize {
+        // The depth is a power of two.
+        seq as usize & (self.frames.len() - 1)
+    }
+
+    fn frame(&self, seq: u64) -> &Frame<M> {
+        &self.frames[self.place(seq)]
+    }
+
+    fn state(&self, seq: u64) -> &AtomicU64 {
+        &self.frame(seq).state
+    }
+
+    /// Writer: the frames before this one may be written again.
+    pub fn freed(&self) -> u64 {
+        self.freed.0.load(Ordering::Acquire)
     }
 
     /// Writer: asks for the lines of a frame that will soon be filled, to be written. The reader
     /// had them last, and fetching them only then costs as much as the message itself.
-    pub fn prepare(&self, at: usize) {
+    pub fn prepare(&self, seq: u64) {
         #[cfg(all(target_arch = "x86_64", not(loom)))]
         {
             use core::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
-            let line = core::ptr::from_ref(&self.frames[at]).cast::<i8>();
+            let line = core::ptr::from_ref(self.frame(seq)).cast::<i8>();
             // SAFETY: a prefetch cannot fault, and both lines are in the frame.
             unsafe {
                 _mm_prefetch::<_MM_HINT_ET0>(line);
@@ -69,31 +103,35 @@ impl<M: Copy> Ring<M> {
             }
         }
         #[cfg(not(all(target_arch = "x86_64", not(loom))))]
-        let _ = at;
+        let _ = seq;
     }
 
-    /// Writer: fills a free frame; `inline` are the bytes that ride in it.
-    pub fn publish(&self, at: usize, header: &Header, cargo: Cargo<M>, inline: &[u8]) {
-        let frame = &self.frames[at];
-        debug_assert_eq!(frame.state.load(Ordering::Relaxed), FREE);
+    /// Writer: fills a frame whose previous use is freed; `inline` are the bytes that ride in it.
+    pub fn publish(&self, seq: u64, header: &Header, cargo: Cargo<M>, inline: &[u8]) {
+        let frame = self.frame(seq);
         let packed = Packed::new(header, cargo, inline);
-        // SAFETY: the frame is FREE, so the reader does not look at it, and there is one writer.
+        // SAFETY: not sent yet, so the reader does not look at it, and there is one writer.
         frame.content.with_mut(|c| unsafe { *c = Some(packed) });
         if let Body::Abort(why) = header.body {
             // SAFETY: as above.
             frame.abort.with_mut(|a| unsafe { *a = Some(why) });
         }
-        frame.state.store(SENT, Ordering::Release);
+        frame.state.store(word(seq, SENT), Ordering::Release);
+    }
+
+    /// Reader: has the frame been sent? It may have been taken back since.
+    pub fn is_sent(&self, seq: u64) -> bool {
+        self.state(seq).load(Ordering::Acquire) >> 2 == seq + 1
     }
 
     /// Reader: the frame, if it has been sent.
-    pub fn peek(&self, at: usize) -> Option<(Header, Cargo<M>)> {
-        let frame = &self.frames[at];
-        if frame.state.load(Ordering::Acquire) == FREE {
+    pub fn peek(&self, seq: u64) -> Option<(Header, Cargo<M>)> {
+        if !self.is_sent(seq) {
             return None;
         }
+        let frame = self.frame(seq);
         frame.content.with(|content| {
-            // SAFETY: not FREE, so the writer leaves the frame alone until the reader frees it.
+            // SAFETY: sent, so the writer leaves the frame alone until the reader frees it.
             let packed = unsafe { (*content).as_ref()? };
             // SAFETY: as above.
             let abort = || frame.abort.with(|a| unsafe { *a });
@@ -101,10 +139,10 @@ impl<M: Copy> Ring<M> {
         })
     }
 
-    /// Reader: where a frame's inline bytes are, valid until [`Ring::free`].
-    pub fn inline(&self, at: usize) -> *mut u8 {
-        self.frames[at].content.with_mut(|content| {
-            // SAFETY: not FREE, so it has content; only the address is taken.
+    /// Reader: where a frame's inline bytes are, valid until it is freed.
+    pub fn inline(&self, seq: u64) -> *mut u8 {
+        self.frame(seq).content.with_mut(|content| {
+            // SAFETY: sent, so it has content; only the address is taken.
             let packed = unsafe { (*content).as_mut() };
             packed.map_or(core::ptr::null_mut(), |p| {
                 core::ptr::from_mut(p).cast::<u8>().wrapping_add(Packed::<M>::INLINE_AT)
@@ -112,28 +150,41 @@ impl<M: Copy> Ring<M> {
         })
     }
 
-    /// Reader: locks the frame's memory; false if the writer has taken it back.
-    pub fn enter(&self, at: usize) -> bool {
-        let state = &self.frames[at].state;
-        state.compare_exchange(SENT, BUSY, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    /// Reader: locks the memory that a frame lends; false if the writer has taken it back.
+    pub fn enter(&self, seq: u64) -> bool {
+        let (sent, busy) = (word(seq, SENT), word(seq, BUSY));
+        self.state(seq)
+            .compare_exchange(sent, busy, Ordering::Acquire, Ordering::Relaxed)
+            .is_ok()
     }
 
     /// Reader: unlocks it.
-    pub fn exit(&self, at: usize) {
-        self.frames[at].state.store(SENT, Ordering::Release);
+    pub fn exit(&self, seq: u64) {
+        self.state(seq).store(word(seq, SENT), Ordering::Release);
     }
 
-    /// Reader: is done with the frame for good.
-    pub fn free(&self, at: usize) {
-        self.frames[at].state.store(FREE, Ordering::Release);
+    /// Reader: gives back the memory that a frame lends.
+    pub fn give_back(&self, seq: u64) {
+        self.state(seq).store(word(seq, DONE), Ordering::Release);
     }
 
-    /// Writer: takes the frame's memory back; false while the reader is at it.
-    pub fn revoke(&self, at: usize) -> bool {
-        let state = &self.frames[at].state;
-        match state.compare_exchange(SENT, REVOKED, Ordering::AcqRel, Ordering::Acquire) {
+    /// Reader: is done with all frames before `seq` for good.
+    pub fn free_before(&self, seq: u64) {
+        self.freed.0.store(seq, Ordering::Release);
+    }
+
+    /// Writer: has the reader given back the memory that a frame lends?
+    pub fn is_back(&self, seq: u64) -> bool {
+        self.state(seq).load(Ordering::Acquire) == word(seq, DONE)
+    }
+
+    /// Writer: takes the memory back; false while the reader is at it.
+    pub fn revoke(&self, seq: u64) -> bool {
+        let (sent, revoked) = (word(seq, SENT), word(seq, REVOKED));
+        let order = (Ordering::AcqRel, Ordering::Acquire);
+        match self.state(seq).compare_exchange(sent, revoked, order.0, order.1) {
             Ok(_) => true,
-            Err(now) => now != BUSY,
+            Err(now) => now != word(seq, BUSY),
         }
     }
 
@@ -180,28 +231,24 @@ mod interleavings {
             let ring = Arc::new(Ring::<usize>::new(2));
             let writer = ring.clone();
             let thread = thread::spawn(move || {
-                for op in 0..3usize {
-                    while !writer.is_free(op % 2) {
+                for seq in 0..3u64 {
+                    while writer.freed() + 2 <= seq {
                         thread::yield_now();
                     }
-                    writer.publish(
-                        op % 2,
-                        &header(op as u64),
-                        Cargo::At { mem: op, window: None },
-                        &[],
-                    );
+                    let cargo = Cargo::At { mem: seq as usize, window: None };
+                    writer.publish(seq, &header(seq), cargo, &[]);
                 }
             });
-            for op in 0..3usize {
+            for seq in 0..3u64 {
                 let (got, cargo) = loop {
-                    match ring.peek(op % 2) {
+                    match ring.peek(seq) {
                         Some(frame) => break frame,
                         None => thread::yield_now(),
                     }
                 };
-                assert_eq!(got, header(op as u64));
-                assert_eq!(cargo, Cargo::At { mem: op, window: None });
-                ring.free(op % 2);
+                assert_eq!(got, header(seq));
+                assert_eq!(cargo, Cargo::At { mem: seq as usize, window: None });
+                ring.free_before(seq + 1);
             }
             thread.join().expect("the writer has not failed");
         });
@@ -229,7 +276,7 @@ mod interleavings {
                 tensor.with(|t| assert_eq!(unsafe { *t }, 7));
                 ring.exit(0);
             }
-            ring.free(0);
+            ring.give_back(0);
             thread.join().expect("the writer has not failed");
         });
     }
@@ -246,9 +293,9 @@ mod interleavings {
                 // SAFETY: locked, and lent for writing.
                 theirs.with_mut(|t| unsafe { *t += 1 });
                 reader.exit(0);
-                reader.free(0);
+                reader.give_back(0);
             });
-            while !ring.is_free(0) {
+            while !ring.is_back(0) {
                 thread::yield_now();
             }
             // SAFETY: released.
