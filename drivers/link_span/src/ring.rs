@@ -153,9 +153,7 @@ impl<M: Copy> Ring<M> {
     /// Reader: locks the memory that a frame lends; false if the writer has taken it back.
     pub fn enter(&self, seq: u64) -> bool {
         let (sent, busy) = (word(seq, SENT), word(seq, BUSY));
-        self.state(seq)
-            .compare_exchange(sent, busy, Ordering::Acquire, Ordering::Relaxed)
-            .is_ok()
+        self.state(seq).compare_exchange(sent, busy, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
     /// Reader: unlocks it.

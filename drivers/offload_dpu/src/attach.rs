@@ -98,7 +98,7 @@ fn try_attach(options: &Attach) -> Result<Board, Problem> {
         process: None,
         signs: Box::new(WindowSigns::new(region.clone())),
         silence: options.silence,
-    });
+    })?;
     let line = Line {
         name: options.name.clone(),
         region,

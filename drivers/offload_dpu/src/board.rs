@@ -129,7 +129,7 @@ impl Board {
             process: Some(Process { child, stderr }),
             signs: Box::new(WindowSigns::new(region.clone())),
             silence: options.silence,
-        });
+        })?;
         keeper.read_log(image.into_table());
         let hold = Hold::Folder(folder);
         let line = Line { name, region, keeper, patience: options.patience, hold };

@@ -73,6 +73,9 @@ pub enum Problem {
     /// Its machine is gone.
     #[error("it is gone: {0}")]
     Gone(String),
+    /// The thread that watches it cannot be started.
+    #[error("no thread to watch it: {0}")]
+    Thread(std::io::Error),
     /// A socket for its links cannot be had.
     #[error("no socket for a link to it: {0}")]
     Socket(std::io::Error),

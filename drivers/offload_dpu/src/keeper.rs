@@ -1,5 +1,6 @@
 //! The thread that watches a board: its process if it has one, its signs of life, its log.
 
+use crate::error::Problem;
 use crate::talk::Alive;
 use defmt_decoder::{DecodeError, Frame, StreamDecoder, Table};
 use std::path::PathBuf;
@@ -106,11 +107,19 @@ impl Signs for WindowSigns {
     }
 }
 
-/// A machine that was started here.
+/// A machine that was started here; it ends with this.
 pub struct Process {
     pub child: Child,
     /// Where its error output goes.
     pub stderr: PathBuf,
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // Already gone, or to be ended now; either way it is waited for.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
 }
 
 /// What the thread needs.
@@ -124,12 +133,15 @@ pub struct Watch {
 }
 
 impl Keeper {
-    pub fn new(watch: Watch) -> Self {
+    /// Begins to watch; if that cannot be, the board's machine ends.
+    pub fn new(watch: Watch) -> Result<Self, Problem> {
         let shared = Arc::new(Shared::default());
         let pid = watch.process.as_ref().map(|process| process.child.id());
         let theirs = shared.clone();
-        let thread = std::thread::spawn(move || watch.run(&theirs));
-        Self { shared, thread: Some(thread), pid }
+        let name = format!("watch {}", watch.name);
+        let thread = std::thread::Builder::new().name(name).spawn(move || watch.run(&theirs));
+        let thread = Some(thread.map_err(Problem::Thread)?);
+        Ok(Self { shared, thread, pid })
     }
 
     /// The board's life.
@@ -187,11 +199,6 @@ impl Watch {
                 break;
             }
             std::thread::sleep(PERIOD);
-        }
-        if let Some(Process { mut child, .. }) = self.process {
-            // Already gone, or to be ended now; either way it is waited for.
-            let _ = child.kill();
-            let _ = child.wait();
         }
     }
 

@@ -276,7 +276,7 @@ impl Devices {
 }
 
 /// Columns of the left margin.
-const LEFT: usize = 20;
+const LEFT: usize = 22;
 
 impl Cpu {
     fn write(&self, verbose: bool, text: &mut String) -> std::fmt::Result {

@@ -1,4 +1,4 @@
-//! Files that are complete or not there: written under another name first, renamed at the end.
+//! Files that are complete or not there: written without a name, or under another one, first.
 
 use anyhow::{Context, Result, anyhow, bail};
 use std::fs::{self, File};
@@ -9,7 +9,9 @@ use tempfile::NamedTempFile;
 /// Links that lead to links: as many as Linux follows.
 const LINKS_MAX: usize = 40;
 
-/// A temporary file in the folder of the one that it becomes; gone again unless it is kept.
+/// A temporary file in the folder of the one that it becomes; gone again unless it is kept. Where
+/// the file system has files without a name it has none until then, so that nothing stays behind
+/// even when this process is killed.
 pub struct Staged {
     /// As the user calls it.
     name: PathBuf,
@@ -19,6 +21,8 @@ pub struct Staged {
 }
 
 enum To {
+    #[cfg(target_os = "linux")]
+    Nameless(File),
     New(NamedTempFile),
     /// A pipe or a device is no file that could be replaced.
     Direct(File),
@@ -40,15 +44,16 @@ impl Staged {
         if !path.file_name().is_some_and(|last| whole.ends_with(last.as_encoded_bytes())) {
             bail!("{}: that is the name of a folder", shown());
         }
-        let folder = match path.parent() {
-            Some(folder) if !folder.as_os_str().is_empty() => folder,
-            _ => Path::new("."),
-        };
-        let mut builder = tempfile::Builder::new();
-        builder.prefix(".unisono-").suffix(".part");
+        let folder = folder_of(&path);
+        let old = fs::metadata(&path).ok();
+        #[cfg(target_os = "linux")]
+        if let Some(file) = nameless::create(folder) {
+            old.map_or(Ok(()), |about| resemble(&file, &about)).with_context(shown)?;
+            return Ok(Self { name: name.to_owned(), path, to: To::Nameless(file) });
+        }
         // Made here, it is as readable as any file that the user makes, and an error names no
         // temporary file, which would only confuse.
-        let file = builder.make_in(folder, |path| File::create_new(path)).map_err(|error| {
+        let file = builder().make_in(folder, |path| File::create_new(path)).map_err(|error| {
             let folder_shown = folder.display();
             match error.kind() {
                 ErrorKind::NotFound if !folder.exists() => {
@@ -61,9 +66,7 @@ impl Staged {
                 _ => anyhow!("{}: the folder {folder_shown} takes no new file: {error}", shown()),
             }
         })?;
-        if let Ok(about) = fs::metadata(&path) {
-            resemble(file.as_file(), &about).with_context(shown)?;
-        }
+        old.map_or(Ok(()), |about| resemble(file.as_file(), &about)).with_context(shown)?;
         Ok(Self { name: name.to_owned(), path, to: To::New(file) })
     }
 
@@ -85,6 +88,8 @@ impl Staged {
     /// Adds bytes.
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
         let wrote = match &mut self.to {
+            #[cfg(target_os = "linux")]
+            To::Nameless(file) => file.write_all(bytes),
             // To the file inside: errors of the temporary file name a path that nobody knows.
             To::New(file) => file.as_file_mut().write_all(bytes),
             To::Direct(file) => file.write_all(bytes),
@@ -95,6 +100,8 @@ impl Staged {
     /// Waits until the bytes are stored: the name must not outlive a power cut that they do not.
     pub fn sync(&self) -> Result<()> {
         match &self.to {
+            #[cfg(target_os = "linux")]
+            To::Nameless(file) => file.sync_all().with_context(|| self.writing()),
             To::New(file) => file.as_file().sync_all().with_context(|| self.writing()),
             To::Direct(_) => Ok(()),
         }
@@ -104,6 +111,14 @@ impl Staged {
     pub fn keep(self) -> Result<()> {
         let writing = self.writing();
         match self.to {
+            #[cfg(target_os = "linux")]
+            To::Nameless(file) => {
+                // Only a file with a name can replace another one.
+                let named = builder()
+                    .make_in(folder_of(&self.path), |as_| nameless::name(&file, as_))
+                    .with_context(|| writing.clone())?;
+                named.persist(&self.path).map_err(|error| error.error).context(writing)
+            }
             To::New(file) => {
                 file.persist(&self.path).map(drop).map_err(|error| error.error).context(writing)
             }
@@ -113,6 +128,46 @@ impl Staged {
 
     fn writing(&self) -> String {
         format!("writing {}", self.name.display())
+    }
+}
+
+/// Makes temporary names.
+fn builder() -> tempfile::Builder<'static, 'static> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".unisono-").suffix(".part");
+    builder
+}
+
+fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    }
+}
+
+/// Files without a name.
+#[cfg(target_os = "linux")]
+mod nameless {
+    use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat, open};
+    use std::fs::File;
+    use std::io;
+    use std::os::fd::AsRawFd;
+    use std::path::Path;
+
+    /// How the kernel calls an open file, which is how it can be named later.
+    fn open_file(file: &File) -> String {
+        format!("/proc/self/fd/{}", file.as_raw_fd())
+    }
+
+    /// `None` where there are none, or none that could be named later.
+    pub fn create(folder: &Path) -> Option<File> {
+        let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
+        let file = File::from(open(folder, flags, Mode::from_raw_mode(0o666)).ok()?);
+        Path::new(&open_file(&file)).try_exists().is_ok_and(|there| there).then_some(file)
+    }
+
+    pub fn name(file: &File, path: &Path) -> io::Result<()> {
+        Ok(linkat(CWD, open_file(file), CWD, path, AtFlags::SYMLINK_FOLLOW)?)
     }
 }
 

@@ -148,7 +148,7 @@ impl SerialBoard {
             process: Some(Process { child, stderr }),
             signs: Box::new(SerialSigns { log, links: links.clone() }),
             silence: options.silence,
-        });
+        })?;
         keeper.read_log(image.into_table());
         let mut talk = Talk::new(Stream::new(control), keeper, options.patience);
         let (_, identity) = talk.greet(Some(build))?;
