@@ -34,6 +34,9 @@ impl Staged {
     /// Through a symbolic link, the file that it points to is replaced or made.
     pub fn create(name: &Path) -> Result<Self> {
         let shown = || format!("cannot write {}", name.display());
+        if name == Path::new("-") {
+            bail!("{}: results go to files (`./-` is one)", shown());
+        }
         // Before links are followed: those of open pipes in /proc lead to names that do not exist.
         if fs::metadata(name).is_ok_and(|about| !about.is_file()) {
             bail!("{}: it is not a regular file", shown());

@@ -84,6 +84,21 @@ fn every_collective_is_right() {
     }
 }
 
+/// Members without data have no buffers, whatever the call.
+#[test]
+fn every_collective_is_right_with_aggregators() {
+    let folder = folder();
+    for name in ["all_reduce", "reduce_scatter", "all_gather", "reduce", "broadcast"] {
+        for algo in ["star:2", "hub:2"] {
+            let size = ["bench", name, "--algo", algo, "-b", "1200", "-e", "1200"];
+            let text = succeed(folder.path(), &[&size[..], &["-t", "3", "-n", "1"]].concat());
+            let rows = rows(&text);
+            assert_eq!(rows.len(), 1, "{name} {algo}");
+            assert_eq!((rows[0][8], rows[0][12]), ("0", "0"), "{name} {algo}: {text}");
+        }
+    }
+}
+
 #[test]
 fn all_types_and_operators() {
     let folder = folder();

@@ -191,6 +191,8 @@ fn outputs_in_folders_of_the_kernel() {
     let start = "error: cannot write /sys/x: the folder /sys takes no new file: ";
     assert!(ended.err.starts_with(start) && !ended.err.contains(".part"), "{}", ended.err);
     assert_eq!((ended.code, ended.err.lines().count()), (Some(1), 1));
+    let dash = "cannot write -: results go to files (`./-` is one)";
+    refused(folder.path(), &["a.st", "-o", "-"], 1, dash);
     let pipe = "cannot write /dev/stdout: it is not a regular file";
     refused(folder.path(), &["a.st", "-o", "/dev/stdout"], 1, pipe);
 }

@@ -253,7 +253,9 @@ impl Sweep<'_> {
 /// Bytes of a rank's input and output, and of its buffer in place.
 pub fn lengths(member: &Member, call: &Call) -> (usize, usize, usize) {
     let (input, output) = call.lengths(member.rank(), member.ranks());
-    let rooted = if call.kind.is_rooted() { call.count } else { 0 };
+    // Ranks without input or output have a buffer nevertheless; aggregators have none.
+    let rooted = call.kind.is_rooted() && member.rank() < member.ranks();
+    let rooted = if rooted { call.count } else { 0 };
     let bytes = |elements: u64| elements as usize * call.dtype.size();
     (bytes(input), bytes(output), bytes(input.max(output).max(rooted)))
 }
