@@ -35,13 +35,23 @@ pub enum Which {
 }
 
 impl DeviceSpec {
-    /// Devices with commas between them; `cpu:4` stands for four CPU ranks.
+    /// Devices with commas between them; `cpu:4` stands for four CPU ranks. A comma in parentheses
+    /// belongs to a name, as in `vulkan:llvmpipe (LLVM 15.0.6, 256 bits)`.
     ///
     /// # Errors
     /// What is wrong with which name.
     pub fn list(text: &str) -> Result<Vec<Self>, String> {
         let mut all = Vec::new();
-        for name in text.split(',').map(str::trim) {
+        let mut depth = 0u32;
+        let between = |letter: char| {
+            match letter {
+                '(' => depth += 1,
+                ')' => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+            letter == ',' && depth == 0
+        };
+        for name in text.split(between).map(str::trim) {
             match name.split_once(':') {
                 Some(("cpu", number)) => match number.parse::<u16>() {
                     Ok(ranks) if ranks > 0 => all.extend((0..ranks).map(|_| Self::Cpu)),
@@ -201,6 +211,7 @@ mod tests {
         assert_eq!(count("cpu"), Ok(1));
         assert_eq!(count("cpu:4, cpu"), Ok(5));
         assert_eq!(count("cpu,vulkan:0,opencl:0"), Ok(3));
+        assert_eq!(count("cpu,vulkan:llvmpipe (LLVM 15.0.6, 256 bits),cpu"), Ok(3));
         for wrong in ["", "cpu,", "cpu:0", "cpu:x", "cpu,,cpu"] {
             assert!(count(wrong).is_err(), "{wrong}");
         }
