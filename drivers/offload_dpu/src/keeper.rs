@@ -211,7 +211,7 @@ impl Watch {
                 let stderr = self.process.as_ref().map(|process| std::fs::read(&process.stderr));
                 let stderr = stderr.and_then(Result::ok).unwrap_or_default();
                 let tail = &stderr[stderr.len().saturating_sub(TAIL)..];
-                parts.push(String::from_utf8_lossy(tail).trim().to_owned());
+                parts.push(complaints(&String::from_utf8_lossy(tail)));
             }
             Some(Err(error)) => parts.push(format!("its process cannot be watched: {error}")),
             _ if silent => parts.push(format!("no sign of life for {:?}", self.silence)),
@@ -223,6 +223,12 @@ impl Watch {
         parts.retain(|part| !part.is_empty());
         Some(parts.join("; "))
     }
+}
+
+/// What a machine has said before its end, but for its warnings, which are not why it ended.
+fn complaints(text: &str) -> String {
+    let lines = text.lines().map(str::trim).filter(|line| !line.contains(": warning: "));
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 /// Decodes the log.
