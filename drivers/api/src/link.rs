@@ -76,6 +76,9 @@ pub enum LinkError {
     /// The other end sent bytes that are no frame.
     #[error("the peer sent bytes that are no frame")]
     Garbage,
+    /// The payload lies where the other end cannot read it; nothing was sent.
+    #[error("the payload lies where the peer cannot read it")]
+    Unreachable,
 }
 
 /// One end of a link to one peer.

@@ -1,4 +1,5 @@
-//! The link between threads of one process: payload is never copied, only named.
+//! The link between members that share memory: payload is never copied, only named. Threads of
+//! one process share all of it ([`fabric`]); how processes name theirs is said by a [`Reach`].
 //!
 //! Each ordered pair of members has one ring of frames a channel. A frame names the sender's memory
 //! (a *span*); the receiver folds or copies straight from it, may write its answer into the
@@ -16,10 +17,13 @@ mod bell;
 mod fabric;
 mod link;
 mod packed;
+mod reach;
 mod ring;
 mod sync;
 
 pub use bell::Bell;
-pub use fabric::{Ends, fabric};
-pub use link::SpanLink;
+pub use fabric::{Ends, depth, fabric};
+pub use link::{Pair, SpanLink};
 pub use packed::INLINE;
+pub use reach::{Direct, Reach};
+pub use ring::Ring;

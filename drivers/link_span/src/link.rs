@@ -2,6 +2,7 @@
 
 use crate::bell::Bell;
 use crate::packed::{Cargo, INLINE};
+use crate::reach::{Direct, Reach};
 use crate::ring::Ring;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,14 +14,14 @@ use unisono_driver::{Arrived, HostMemory, Incoming, Link, LinkCaps, LinkError, O
 const OWN: u32 = 1 << 31;
 
 /// The rings of one channel: the one that this end writes and the one that it reads.
-type Pair<M> = (Arc<Ring<M>>, Arc<Ring<M>>);
+pub type Pair = (Ring, Ring);
 
 /// What one end knows about one channel. On lines of its own: the ends of a link are made side by
 /// side and used by different threads.
 #[repr(align(128))]
-struct Channel<M: Copy> {
-    out: Arc<Ring<M>>,
-    inc: Arc<Ring<M>>,
+struct Channel {
+    out: Ring,
+    inc: Ring,
     /// Next frame to write, and the first that must not be written yet.
     head: u64,
     room: u64,
@@ -37,7 +38,7 @@ struct Channel<M: Copy> {
     copied: VecDeque<u32>,
 }
 
-impl<M: Copy> Channel<M> {
+impl Channel {
     /// The number of the frame behind a handle, which has its low 31 bits.
     const fn seq(&self, handle: u32) -> u64 {
         self.tail - ((self.tail as u32).wrapping_sub(handle) & !OWN) as u64
@@ -56,15 +57,18 @@ impl<M: Copy> Channel<M> {
     }
 }
 
-/// One end of a link between two threads. See the crate's head for how it works.
-pub struct SpanLink<M: HostMemory> {
-    channels: Vec<Channel<M>>,
+/// One end of a link whose ends share memory. See the crate's head for how it works.
+pub struct SpanLink<M: HostMemory, R: Reach<Mem = M> = Direct<M>> {
+    channels: Vec<Channel>,
     peer: Arc<Bell>,
+    reach: R,
 }
 
-impl<M: HostMemory> SpanLink<M> {
-    pub(crate) fn new(rings: Vec<Pair<M>>, peer: Arc<Bell>) -> Self {
-        let channel = |(out, inc): Pair<M>| Channel {
+impl<M: HostMemory, R: Reach<Mem = M>> SpanLink<M, R> {
+    /// The end with these rings, a pair for each channel, whose other end has the bell `peer`.
+    #[must_use]
+    pub fn new(rings: Vec<Pair>, peer: Arc<Bell>, reach: R) -> Self {
+        let channel = |(out, inc): Pair| Channel {
             lent: Vec::with_capacity(out.depth()),
             copied: VecDeque::with_capacity(out.depth()),
             head: 0,
@@ -76,11 +80,9 @@ impl<M: HostMemory> SpanLink<M> {
             out,
             inc,
         };
-        Self { channels: rings.into_iter().map(channel).collect(), peer }
+        Self { channels: rings.into_iter().map(channel).collect(), peer, reach }
     }
-}
 
-impl<M: HostMemory> SpanLink<M> {
     /// Tells the peer that nothing more will come for now; what was sent stays readable.
     pub fn leave(&self) {
         self.channels.iter().for_each(|c| c.out.set_closed(true));
@@ -91,9 +93,14 @@ impl<M: HostMemory> SpanLink<M> {
     pub fn rejoin(&self) {
         self.channels.iter().for_each(|c| c.out.set_closed(false));
     }
+
+    /// How memory is named to the peer.
+    pub const fn reach(&self) -> &R {
+        &self.reach
+    }
 }
 
-impl<M: HostMemory> Link for SpanLink<M> {
+impl<M: HostMemory, R: Reach<Mem = M>> Link for SpanLink<M, R> {
     type Mem = M;
 
     fn caps(&self) -> LinkCaps {
@@ -103,7 +110,7 @@ impl<M: HostMemory> Link for SpanLink<M> {
     fn has_room(&mut self, channel: usize) -> bool {
         let c = &mut self.channels[channel];
         if c.head == c.room {
-            c.room = c.out.freed() + c.out.depth() as u64;
+            c.room = c.out.freed().wrapping_add(c.out.depth() as u64);
         }
         // A place may be free and still in `lent`: a completion that nobody has polled for.
         let again = |(seq, _): &(u64, u32)| seq + c.out.depth() as u64 == c.head;
@@ -118,7 +125,7 @@ impl<M: HostMemory> Link for SpanLink<M> {
         token: u32,
     ) -> Result<(), LinkError> {
         let c = &mut self.channels[channel];
-        if c.out.is_abandoned() {
+        if c.out.is_abandoned() || self.reach.is_dead() {
             return Err(LinkError::Closed);
         }
         match payload {
@@ -130,7 +137,10 @@ impl<M: HostMemory> Link for SpanLink<M> {
                 c.out.publish(c.head, header, Cargo::Inline, inline);
                 c.copied.push_back(token);
             }
-            Outgoing::At { mem, window, .. } => {
+            Outgoing::At { mem, bytes, window } => {
+                // The engine sends from memory that peers reach, and from no other.
+                let name = |mem| self.reach.name(mem, bytes).ok_or(LinkError::Unreachable);
+                let (mem, window) = (name(mem)?, window.map(name).transpose()?);
                 c.out.publish(c.head, header, Cargo::At { mem, window }, &[]);
                 c.lent.push((c.head, token));
             }
@@ -147,31 +157,40 @@ impl<M: HostMemory> Link for SpanLink<M> {
             return Some(token);
         }
         // Nobody reads any more once the peer is gone.
-        let gone = c.out.is_abandoned();
-        let back = |seq| c.out.is_back(seq) || (gone && c.out.revoke(seq));
+        let (gone, dead) = (c.out.is_abandoned(), self.reach.is_dead());
+        let back = |seq| dead || c.out.is_back(seq) || (gone && c.out.revoke(seq));
         let at = c.lent.iter().position(|(seq, _)| back(*seq))?;
         Some(c.lent.swap_remove(at).1)
     }
 
     fn poll_frame(&mut self, channel: usize) -> Result<Option<Incoming<M>>, LinkError> {
         let c = &mut self.channels[channel];
-        let Some((header, cargo)) = c.inc.peek(c.tail) else {
-            if !c.inc.is_closed() {
+        if !c.inc.is_sent(c.tail) {
+            if !c.inc.is_closed() && !self.reach.is_dead() {
                 return Ok(None);
             }
             // What was sent before closing comes first.
             return if c.inc.is_sent(c.tail) { Ok(None) } else { Err(LinkError::Closed) };
-        };
+        }
+        let (header, cargo) = c.inc.read(c.tail).ok_or(LinkError::Garbage)?;
         let handle = c.tail as u32 & !OWN;
         c.bare = matches!(cargo, Cargo::None | Cargo::Put);
         let payload = match cargo {
             Cargo::None => Arrived::None,
             Cargo::Put => Arrived::Put,
+            Cargo::Inline if header.payload_len() as usize > INLINE => {
+                return Err(LinkError::Garbage);
+            }
             Cargo::Inline => {
                 let mem = M::from_ptr(c.inc.inline(c.tail));
                 Arrived::Span { mem, window: None, handle: handle | OWN }
             }
-            Cargo::At { mem, window } => Arrived::Span { mem, window, handle },
+            Cargo::At { mem, window } => {
+                let bytes = header.payload_len() as usize;
+                let find = |name| self.reach.find(name, bytes).ok_or(LinkError::Garbage);
+                let (mem, window) = (find(mem)?, window.map(find).transpose()?);
+                Arrived::Span { mem, window, handle }
+            }
         };
         Ok(Some(Incoming { header, payload }))
     }
@@ -213,13 +232,14 @@ impl<M: HostMemory> Link for SpanLink<M> {
 
     fn withdraw(&mut self, channel: usize) -> bool {
         let c = &mut self.channels[channel];
-        c.lent.retain(|(seq, _)| !c.out.revoke(*seq));
+        let dead = self.reach.is_dead();
+        c.lent.retain(|(seq, _)| !dead && !c.out.revoke(*seq));
         c.copied.clear();
         c.lent.is_empty()
     }
 }
 
-impl<M: HostMemory> Drop for SpanLink<M> {
+impl<M: HostMemory, R: Reach<Mem = M>> Drop for SpanLink<M, R> {
     fn drop(&mut self) {
         for index in 0..self.channels.len() {
             // The peer's access to a span is bounded by one fold; memory must not go before.

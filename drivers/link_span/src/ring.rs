@@ -5,9 +5,12 @@
 //! to wipe it: the reader only counts what it is done with, on a line of its own that the writer
 //! looks at when the ring seems full. A small message moves the lines of its frame and no others.
 
-use crate::packed::{Cargo, Packed};
-use crate::sync::{AtomicBool, AtomicU64, Ordering, UnsafeCell};
-use unisono_core::wire::frame::{Abort, Body, Header};
+use crate::packed::{Cargo, Packed, Reason, pack_abort, unpack_abort};
+use crate::sync::{AtomicU64, Ordering, UnsafeCell};
+use core::any::Any;
+use core::ptr::NonNull;
+use std::sync::Arc;
+use unisono_core::wire::frame::{Body, HEADER_MAX, Header};
 
 /// States of a frame, in the low two bits beside its number. `SENT` by the writer, `SENT <-> BUSY`
 /// and `-> DONE` by the reader, `SENT -> REVOKED` by the writer. Frames that lend no memory stay
@@ -25,59 +28,119 @@ const fn word(seq: u64, state: u64) -> u64 {
 /// Frames start on a pair of lines that is fetched together; the reason of an abort, which is too
 /// large for the pair, follows behind.
 #[repr(C, align(128))]
-struct Frame<M: Copy> {
+struct Frame {
     state: AtomicU64,
-    content: UnsafeCell<Option<Packed<M>>>,
-    abort: UnsafeCell<Option<Abort>>,
+    content: UnsafeCell<Packed>,
+    abort: UnsafeCell<Reason>,
 }
 
 /// On lines for itself.
-#[repr(align(128))]
+#[repr(C, align(128))]
 struct Apart<T>(T);
 
-pub(crate) struct Ring<M: Copy> {
-    frames: Box<[Frame<M>]>,
-    closed: AtomicBool,
-    abandoned: AtomicBool,
+/// What is there beside the frames.
+#[repr(C)]
+struct Head {
+    /// Not 0: the writer will send no more; the reader will read no more.
+    closed: AtomicU64,
+    abandoned: AtomicU64,
     /// The frames before this one may be written again.
     freed: Apart<AtomicU64>,
 }
 
+/// A ring on the heap.
+struct Owned {
+    head: Head,
+    frames: Box<[Frame]>,
+}
+
+/// Either end's view of a ring.
+#[derive(Clone)]
+pub struct Ring {
+    head: NonNull<Head>,
+    frames: NonNull<Frame>,
+    depth: usize,
+    /// What the memory belongs to.
+    _keep: Arc<dyn Any + Send + Sync>,
+}
+
 // SAFETY: `content` and `abort` are written by the one writer before the frame is SENT and after
 // the reader has counted its previous use as freed, and read by the one reader in between; `state`
-// and `freed` (release/acquire) order the two.
-unsafe impl<M: Copy + Send> Sync for Ring<M> {}
+// and `freed` (release/acquire) order the two. The memory lives as long as what it belongs to.
+unsafe impl Sync for Ring {}
 // SAFETY: as above; nothing in it belongs to a thread.
-unsafe impl<M: Copy + Send> Send for Ring<M> {}
+unsafe impl Send for Ring {}
 
-impl<M: Copy> Ring<M> {
-    /// A ring of at least `depth` frames.
-    pub fn new(depth: usize) -> Self {
+impl Owned {
+    fn new(depth: usize) -> Self {
         let frame = || Frame {
             state: AtomicU64::new(0),
-            content: UnsafeCell::new(None),
-            abort: UnsafeCell::new(None),
+            content: UnsafeCell::new(Packed::EMPTY),
+            abort: UnsafeCell::new([0; HEADER_MAX]),
         };
-        Self {
-            frames: (0..depth.next_power_of_two()).map(|_| frame()).collect(),
-            closed: AtomicBool::new(false),
-            abandoned: AtomicBool::new(false),
-            freed: Apart(AtomicU64::new(0)),
-        }
+        let (closed, abandoned) = (AtomicU64::new(0), AtomicU64::new(0));
+        let head = Head { closed, abandoned, freed: Apart(AtomicU64::new(0)) };
+        Self { head, frames: (0..depth).map(|_| frame()).collect() }
+    }
+}
+
+// SAFETY: as for `Ring`; used through it only.
+unsafe impl Sync for Owned {}
+// SAFETY: as above.
+unsafe impl Send for Owned {}
+
+impl Ring {
+    /// A ring of at least `depth` frames on the heap.
+    #[must_use]
+    pub fn new(depth: usize) -> Self {
+        let depth = depth.next_power_of_two();
+        let owned = Arc::new(Owned::new(depth));
+        let (head, frames) = (NonNull::from(&owned.head), NonNull::from(&*owned.frames).cast());
+        Self { head, frames, depth, _keep: owned }
     }
 
-    pub fn depth(&self) -> usize {
-        self.frames.len()
+    /// Bytes that a ring of at least `depth` frames takes in memory that processes share.
+    #[must_use]
+    pub const fn bytes(depth: usize) -> usize {
+        size_of::<Head>() + depth.next_power_of_two() * size_of::<Frame>()
+    }
+
+    /// The ring of at least `depth` frames that lies, or will lie once this end has sent
+    /// something, at `start`.
+    ///
+    /// # Safety
+    /// There are [`Ring::bytes`] bytes, on a pair of cache lines; they were zero before the first
+    /// ring was there, all that use them now use them as this ring, and they stay mapped as long
+    /// as `keep` exists.
+    #[cfg(not(loom))]
+    #[must_use]
+    pub unsafe fn at(start: NonNull<u8>, depth: usize, keep: Arc<dyn Any + Send + Sync>) -> Self {
+        let head = start.cast::<Head>();
+        debug_assert!(head.is_aligned());
+        // SAFETY: within the bytes that the caller promises.
+        let frames = unsafe { head.add(1) }.cast();
+        Self { head, frames, depth: depth.next_power_of_two(), _keep: keep }
+    }
+
+    pub(crate) fn depth(&self) -> usize {
+        self.depth
     }
 
     /// Where a frame lies.
-    pub fn place(&self, seq: u64) -> usize {
+    pub(crate) fn place(&self, seq: u64) -> usize {
         // The depth is a power of two.
-        seq as usize & (self.frames.len() - 1)
+        seq as usize & (self.depth - 1)
     }
 
-    fn frame(&self, seq: u64) -> &Frame<M> {
-        &self.frames[self.place(seq)]
+    fn head(&self) -> &Head {
+        // SAFETY: it lives as long as what it belongs to, and is made of atomics.
+        unsafe { self.head.as_ref() }
+    }
+
+    fn frame(&self, seq: u64) -> &Frame {
+        // SAFETY: the place is within the ring, which lives as long as what it belongs to; its
+        // cells are entered as said at `Sync`.
+        unsafe { self.frames.add(self.place(seq)).as_ref() }
     }
 
     fn state(&self, seq: u64) -> &AtomicU64 {
@@ -85,13 +148,13 @@ impl<M: Copy> Ring<M> {
     }
 
     /// Writer: the frames before this one may be written again.
-    pub fn freed(&self) -> u64 {
-        self.freed.0.load(Ordering::Acquire)
+    pub(crate) fn freed(&self) -> u64 {
+        self.head().freed.0.load(Ordering::Acquire)
     }
 
     /// Writer: asks for the lines of a frame that will soon be filled, to be written. The reader
     /// had them last, and fetching them only then costs as much as the message itself.
-    pub fn prepare(&self, seq: u64) {
+    pub(crate) fn prepare(&self, seq: u64) {
         #[cfg(all(target_arch = "x86_64", not(loom)))]
         {
             use core::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
@@ -107,77 +170,70 @@ impl<M: Copy> Ring<M> {
     }
 
     /// Writer: fills a frame whose previous use is freed; `inline` are the bytes that ride in it.
-    pub fn publish(&self, seq: u64, header: &Header, cargo: Cargo<M>, inline: &[u8]) {
+    pub(crate) fn publish(&self, seq: u64, header: &Header, cargo: Cargo, inline: &[u8]) {
         let frame = self.frame(seq);
         let packed = Packed::new(header, cargo, inline);
         // SAFETY: not sent yet, so the reader does not look at it, and there is one writer.
-        frame.content.with_mut(|c| unsafe { *c = Some(packed) });
-        if let Body::Abort(why) = header.body {
+        frame.content.with_mut(|c| unsafe { *c = packed });
+        if let Body::Abort(_) = header.body {
+            let reason = pack_abort(header);
             // SAFETY: as above.
-            frame.abort.with_mut(|a| unsafe { *a = Some(why) });
+            frame.abort.with_mut(|a| unsafe { *a = reason });
         }
         frame.state.store(word(seq, SENT), Ordering::Release);
     }
 
     /// Reader: has the frame been sent? It may have been taken back since.
-    pub fn is_sent(&self, seq: u64) -> bool {
+    pub(crate) fn is_sent(&self, seq: u64) -> bool {
         self.state(seq).load(Ordering::Acquire) >> 2 == seq + 1
     }
 
-    /// Reader: the frame, if it has been sent.
-    pub fn peek(&self, seq: u64) -> Option<(Header, Cargo<M>)> {
-        if !self.is_sent(seq) {
-            return None;
-        }
+    /// Reader: the content of a frame that [`Ring::is_sent`]; `None` if it is no frame.
+    pub(crate) fn read(&self, seq: u64) -> Option<(Header, Cargo)> {
         let frame = self.frame(seq);
         frame.content.with(|content| {
             // SAFETY: sent, so the writer leaves the frame alone until the reader frees it.
-            let packed = unsafe { (*content).as_ref()? };
+            let packed = unsafe { &*content };
             // SAFETY: as above.
-            let abort = || frame.abort.with(|a| unsafe { *a });
-            Some((packed.header(abort), packed.cargo()))
+            let abort = || frame.abort.with(|a| unpack_abort(unsafe { &*a }));
+            Some((packed.header(abort)?, packed.cargo()))
         })
     }
 
     /// Reader: where a frame's inline bytes are, valid until it is freed.
-    pub fn inline(&self, seq: u64) -> *mut u8 {
-        self.frame(seq).content.with_mut(|content| {
-            // SAFETY: sent, so it has content; only the address is taken.
-            let packed = unsafe { (*content).as_mut() };
-            packed.map_or(core::ptr::null_mut(), |p| {
-                core::ptr::from_mut(p).cast::<u8>().wrapping_add(Packed::<M>::INLINE_AT)
-            })
-        })
+    pub(crate) fn inline(&self, seq: u64) -> *mut u8 {
+        let content = self.frame(seq).content.with_mut(|content| content);
+        content.cast::<u8>().wrapping_add(Packed::INLINE_AT)
     }
 
     /// Reader: locks the memory that a frame lends; false if the writer has taken it back.
-    pub fn enter(&self, seq: u64) -> bool {
+    pub(crate) fn enter(&self, seq: u64) -> bool {
         let (sent, busy) = (word(seq, SENT), word(seq, BUSY));
         self.state(seq).compare_exchange(sent, busy, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
     /// Reader: unlocks it.
-    pub fn exit(&self, seq: u64) {
+    pub(crate) fn exit(&self, seq: u64) {
         self.state(seq).store(word(seq, SENT), Ordering::Release);
     }
 
     /// Reader: gives back the memory that a frame lends.
-    pub fn give_back(&self, seq: u64) {
+    pub(crate) fn give_back(&self, seq: u64) {
         self.state(seq).store(word(seq, DONE), Ordering::Release);
     }
 
     /// Reader: is done with all frames before `seq` for good.
-    pub fn free_before(&self, seq: u64) {
-        self.freed.0.store(seq, Ordering::Release);
+    pub(crate) fn free_before(&self, seq: u64) {
+        self.head().freed.0.store(seq, Ordering::Release);
     }
 
     /// Writer: has the reader given back the memory that a frame lends?
-    pub fn is_back(&self, seq: u64) -> bool {
+    pub(crate) fn is_back(&self, seq: u64) -> bool {
         self.state(seq).load(Ordering::Acquire) == word(seq, DONE)
     }
 
     /// Writer: takes the memory back; false while the reader is at it.
-    pub fn revoke(&self, seq: u64) -> bool {
+    pub(crate) fn revoke(&self, seq: u64) -> bool {
         let (sent, revoked) = (word(seq, SENT), word(seq, REVOKED));
         let order = (Ordering::AcqRel, Ordering::Acquire);
         match self.state(seq).compare_exchange(sent, revoked, order.0, order.1) {
@@ -187,21 +243,21 @@ impl<M: Copy> Ring<M> {
     }
 
     /// Writer: says whether anything more may come.
-    pub fn set_closed(&self, closed: bool) {
-        self.closed.store(closed, Ordering::Release);
+    pub(crate) fn set_closed(&self, closed: bool) {
+        self.head().closed.store(closed.into(), Ordering::Release);
     }
 
-    pub fn is_closed(&self) -> bool {
-        self.closed.load(Ordering::Acquire)
+    pub(crate) fn is_closed(&self) -> bool {
+        self.head().closed.load(Ordering::Acquire) != 0
     }
 
     /// Reader: says that it will never read again.
-    pub fn set_abandoned(&self) {
-        self.abandoned.store(true, Ordering::Release);
+    pub(crate) fn set_abandoned(&self) {
+        self.head().abandoned.store(1, Ordering::Release);
     }
 
-    pub fn is_abandoned(&self) -> bool {
-        self.abandoned.load(Ordering::Acquire)
+    pub(crate) fn is_abandoned(&self) -> bool {
+        self.head().abandoned.load(Ordering::Acquire) != 0
     }
 }
 
@@ -226,26 +282,26 @@ mod interleavings {
     #[test]
     fn frames_come_in_order_and_whole() {
         loom::model(|| {
-            let ring = Arc::new(Ring::<usize>::new(2));
+            let ring = Ring::new(2);
             let writer = ring.clone();
             let thread = thread::spawn(move || {
                 for seq in 0..3u64 {
                     while writer.freed() + 2 <= seq {
                         thread::yield_now();
                     }
-                    let cargo = Cargo::At { mem: seq as usize, window: None };
+                    let cargo = Cargo::At { mem: seq, window: None };
                     writer.publish(seq, &header(seq), cargo, &[]);
                 }
             });
             for seq in 0..3u64 {
                 let (got, cargo) = loop {
-                    match ring.peek(seq) {
-                        Some(frame) => break frame,
-                        None => thread::yield_now(),
+                    if ring.is_sent(seq) {
+                        break ring.read(seq).expect("a frame");
                     }
+                    thread::yield_now();
                 };
                 assert_eq!(got, header(seq));
-                assert_eq!(cargo, Cargo::At { mem: seq as usize, window: None });
+                assert_eq!(cargo, Cargo::At { mem: seq, window: None });
                 ring.free_before(seq + 1);
             }
             thread.join().expect("the writer has not failed");
@@ -255,7 +311,7 @@ mod interleavings {
     #[test]
     fn memory_is_the_readers_or_the_writers_never_both() {
         loom::model(|| {
-            let ring = Arc::new(Ring::<usize>::new(1));
+            let ring = Ring::new(1);
             let tensor: Tensor = Arc::new(UnsafeCell::new(7));
             let (writer, mine) = (ring.clone(), tensor.clone());
             let thread = thread::spawn(move || {
@@ -266,7 +322,7 @@ mod interleavings {
                 // SAFETY: taken back, or released by the reader.
                 mine.with_mut(|t| unsafe { *t = 0 });
             });
-            while ring.peek(0).is_none() {
+            while !ring.is_sent(0) {
                 thread::yield_now();
             }
             if ring.enter(0) {
@@ -282,7 +338,7 @@ mod interleavings {
     #[test]
     fn what_was_written_into_a_window_is_seen_after_the_release() {
         loom::model(|| {
-            let ring = Arc::new(Ring::<usize>::new(1));
+            let ring = Ring::new(1);
             let tensor: Tensor = Arc::new(UnsafeCell::new(7));
             let (reader, theirs) = (ring.clone(), tensor.clone());
             ring.publish(0, &header(1), Cargo::At { mem: 0, window: Some(0) }, &[]);

@@ -14,6 +14,13 @@ pub trait LinkHarness {
     /// Two connected ends with at least two channels, the first belonging to rank 0.
     fn pair(&mut self) -> (Self::Link, Self::Link);
 
+    /// Where `from` sends these bytes from, which the suite keeps: there, unless the link reaches
+    /// only some memory. Then copied there, to stay as long as the harness.
+    fn lend(&mut self, from: &Self::Link, bytes: &[u8]) -> <Self::Link as Link>::Mem {
+        let _ = from;
+        HostMemory::from_ptr(bytes.as_ptr().cast_mut())
+    }
+
     /// Lets time pass: called whenever the suite waits for something to come through.
     fn turn(&mut self, ends: &mut [&mut Self::Link]);
 }
@@ -64,10 +71,6 @@ fn data(n: u64, bytes: usize) -> Header {
 
 fn pattern(seed: u64, bytes: usize) -> Vec<u8> {
     (0..bytes as u64).map(|i| (i.wrapping_mul(31) ^ seed.wrapping_mul(97)) as u8).collect()
-}
-
-fn mem<H: LinkHarness>(bytes: &[u8]) -> Mem<H> {
-    Mem::<H>::from_ptr(bytes.as_ptr().cast_mut())
 }
 
 /// Asks `poll` until it has something; the suite fails if nothing ever comes.
@@ -167,7 +170,7 @@ fn payloads_of_all_sizes<H: LinkHarness>(h: &mut H) {
     let (mut a, mut b) = h.pair();
     for (n, bytes) in [1, 2, 7, 63, 64, 65, 1000, 4096, 100_001].into_iter().enumerate() {
         let payload = pattern(n as u64, bytes);
-        let at = Outgoing::At { mem: mem::<H>(&payload), bytes, window: None };
+        let at = Outgoing::At { mem: h.lend(&a, &payload), bytes, window: None };
         let token = 70 + n as u32;
         send(h, &mut a, &mut b, 1, &data(n as u64, bytes), at, token);
         assert_eq!(frame(h, &mut a, &mut b, 1).header, data(n as u64, bytes));
@@ -185,7 +188,7 @@ fn channels_are_independent<H: LinkHarness>(h: &mut H) {
         sent += 1;
     }
     let payload = pattern(5, 300);
-    let at = Outgoing::At { mem: mem::<H>(&payload), bytes: 300, window: None };
+    let at = Outgoing::At { mem: h.lend(&a, &payload), bytes: 300, window: None };
     send(h, &mut a, &mut b, 1, &data(5, 300), at, 9);
     assert_eq!(take(h, &mut a, &mut b, 1, 300), payload, "past {sent} frames of channel 0");
     for n in 0..sent {
@@ -201,8 +204,8 @@ fn windows_are_written<H: LinkHarness>(h: &mut H) {
         return;
     }
     for bytes in [8, 5000] {
-        let mut tensor = pattern(1, bytes);
-        let here = Mem::<H>::from_ptr(tensor.as_mut_ptr());
+        let tensor = pattern(1, bytes);
+        let here = h.lend(&a, &tensor);
         let at = Outgoing::At { mem: here, bytes, window: Some(here) };
         send(h, &mut a, &mut b, 0, &data(0, bytes), at, 1);
         let Arrived::Span { mem, window, handle } = frame(h, &mut a, &mut b, 0).payload else {
@@ -220,7 +223,9 @@ fn windows_are_written<H: LinkHarness>(h: &mut H) {
         b.release(0, handle);
         assert_eq!(completion(h, &mut a, &mut b, 0), 1);
         let answer: Vec<u8> = pattern(1, bytes).iter().map(|x| !x).collect();
-        assert_eq!(tensor, answer);
+        // SAFETY: lent for `bytes` bytes, and released.
+        let written = unsafe { std::slice::from_raw_parts(here.as_ptr(), bytes) };
+        assert_eq!(written, answer);
         send(h, &mut b, &mut a, 0, &data(0, bytes), Outgoing::Put, 2);
         assert!(matches!(frame(h, &mut b, &mut a, 0).payload, Arrived::Put));
         a.take(0);
@@ -234,7 +239,7 @@ fn withdrawn_payloads_are_out_of_reach<H: LinkHarness>(h: &mut H) {
     let mut sent = 0;
     // A link of a small board may have room for one only.
     while sent == 0 || (sent < 3 && a.has_room(0)) {
-        let at = Outgoing::At { mem: mem::<H>(&payload), bytes: 500, window: None };
+        let at = Outgoing::At { mem: h.lend(&a, &payload), bytes: 500, window: None };
         send(h, &mut a, &mut b, 0, &data(sent, 500), at, sent as u32);
         sent += 1;
     }
@@ -269,7 +274,7 @@ fn withdrawn_payloads_are_out_of_reach<H: LinkHarness>(h: &mut H) {
     }
     assert_eq!(a.poll_sent(0), None, "no completion after a withdrawal");
     // The channel goes on.
-    let at = Outgoing::At { mem: mem::<H>(&payload), bytes: 500, window: None };
+    let at = Outgoing::At { mem: h.lend(&a, &payload), bytes: 500, window: None };
     send(h, &mut a, &mut b, 0, &data(9, 500), at, 9);
     assert_eq!(take(h, &mut a, &mut b, 0, 500), payload);
     assert_eq!(completion(h, &mut a, &mut b, 0), 9);
@@ -357,8 +362,8 @@ pub fn a_random_exchange<H: LinkHarness>(h: &mut H) {
         let channel = draw(channels as u64) as usize;
         let bytes = 1 + draw(if n % 50 == 0 { 60_000 } else { 200 }) as usize;
         let payload = pattern(n, bytes);
-        let at = Outgoing::At { mem: mem::<H>(&payload), bytes, window: None };
         let (from, to) = if draw(2) == 0 { (&mut a, &mut b) } else { (&mut b, &mut a) };
+        let at = Outgoing::At { mem: h.lend(from, &payload), bytes, window: None };
         send(h, from, to, channel, &data(n, bytes), at, n as u32);
         assert_eq!(take(h, from, to, channel, bytes), payload);
         assert_eq!(completion(h, from, to, channel), n as u32);
