@@ -1,0 +1,235 @@
+//! The link itself.
+
+use crate::inbox::Inbox;
+use crate::options::{self, Options, TcpError};
+use crate::outbox::{INLINE, Outbox};
+use rustix::ioctl::{Getter, Opcode, ioctl};
+use std::ffi::c_int;
+use std::net::{Shutdown, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+use unisono_core::wire::frame::Header;
+use unisono_driver::{HostMemory, Incoming, Link, LinkCaps, LinkError, Outgoing};
+
+/// A stream and what is under way in it.
+#[derive(Debug)]
+struct Channel<M> {
+    stream: TcpStream,
+    out: Outbox<M>,
+    inc: Inbox,
+}
+
+/// A descriptor to sleep on. See [`TcpLink::waits`].
+#[derive(Clone, Copy, Debug)]
+pub struct Wait<'a> {
+    /// The descriptor.
+    pub fd: BorrowedFd<'a>,
+    /// Wake when it can be read, or is closed.
+    pub readable: bool,
+    /// Wake when it takes more bytes.
+    pub writable: bool,
+}
+
+/// One end of a link to one peer, over a stream for each channel. See the crate's head.
+#[derive(Debug)]
+pub struct TcpLink<M: HostMemory> {
+    channels: Box<[Channel<M>]>,
+    /// The peer has ended one of the streams, so it is done with all of them.
+    closed: bool,
+    linger: Duration,
+}
+
+impl<M: HostMemory> TcpLink<M> {
+    /// A link over connected streams: `streams[c]` carries channel `c`, at both ends.
+    ///
+    /// # Errors
+    /// If there is no stream, or one is not connected or cannot be set up.
+    pub fn new(streams: Vec<TcpStream>, options: Options) -> Result<Self, TcpError> {
+        if streams.is_empty() {
+            return Err(TcpError::NoStream);
+        }
+        let channels = streams.into_iter().enumerate().map(|(channel, stream)| {
+            options::prepare(&stream, options.silence)
+                .map_err(|(what, source)| TcpError::Stream { channel, what, source })?;
+            Ok(Channel { stream, out: Outbox::new(), inc: Inbox::new() })
+        });
+        let channels = channels.collect::<Result<_, TcpError>>()?;
+        Ok(Self { channels, closed: false, linger: options.linger })
+    }
+
+    /// What to sleep on after a round (it begins with [`Link::poll`]) in which nothing could be
+    /// done: streams that were asked in vain in that round, and those that did not take everything.
+    ///
+    /// A stream with frames that nobody wants yet, because their call has not begun here, is not
+    /// among them: it would wake its caller at once and for nothing. Nothing is missed between the
+    /// round and the sleep if the system's `poll` or a level-triggered `epoll` does the waiting.
+    pub fn waits(&self) -> impl Iterator<Item = Wait<'_>> {
+        self.channels.iter().filter_map(|c| {
+            let (readable, writable) = (c.inc.is_wanted() && !c.inc.is_over(), !c.out.is_empty());
+            (readable || writable).then(|| Wait { fd: c.stream.as_fd(), readable, writable })
+        })
+    }
+
+    /// The peer is gone: nothing is sent any more, and all memory is free. What it has sent can
+    /// still be read.
+    fn close(&mut self) {
+        if !self.closed {
+            self.closed = true;
+            for channel in &mut self.channels {
+                channel.out.free_all();
+                // The peer may wait for the ends of the others. If it is gone, there is no stream.
+                let _ = channel.stream.shutdown(Shutdown::Write);
+            }
+        }
+    }
+
+    /// Notes what an error says about the link, after the streams have been used.
+    fn judged<T>(&mut self, channel: usize, result: Result<T, LinkError>) -> Result<T, LinkError> {
+        match &result {
+            Err(LinkError::Closed) => self.close(),
+            Err(LinkError::Garbage) => {
+                if let Some(c) = self.channels.get_mut(channel) {
+                    c.out.free_all();
+                    // That tells the peer; if it is gone, it need not be told.
+                    let _ = c.stream.shutdown(Shutdown::Both);
+                }
+            }
+            Ok(_) => {}
+        }
+        result
+    }
+
+    /// Moves out what waits in a channel.
+    fn flush(&mut self, channel: usize) {
+        let flush = |c: &mut Channel<M>| c.out.flush(&c.stream);
+        let flushed = self.channels.get_mut(channel).map_or(Ok(()), flush);
+        // An error has been noted; the next call says so.
+        let _ = self.judged(channel, flushed);
+    }
+}
+
+impl<M: HostMemory> Link for TcpLink<M> {
+    type Mem = M;
+
+    fn caps(&self) -> LinkCaps {
+        let channels = self.channels.len();
+        LinkCaps { spans: false, puts: false, inline_max: INLINE, channels }
+    }
+
+    fn poll(&mut self) {
+        for index in 0..self.channels.len() {
+            let Some(channel) = self.channels.get_mut(index) else { return };
+            channel.inc.begin_round();
+            if !channel.out.is_empty() {
+                self.flush(index);
+            }
+        }
+    }
+
+    fn has_room(&mut self, channel: usize) -> bool {
+        // On a link that is closed, sending says so.
+        let room = |c: &Channel<M>| c.out.has_room() || c.inc.is_over();
+        self.closed || self.channels.get(channel).is_none_or(room)
+    }
+
+    unsafe fn send(
+        &mut self,
+        channel: usize,
+        header: &Header,
+        payload: Outgoing<M>,
+        token: u32,
+    ) -> Result<(), LinkError> {
+        let c = self.channels.get_mut(channel).ok_or(LinkError::Closed)?;
+        if self.closed || c.inc.is_over() {
+            return Err(LinkError::Closed);
+        }
+        // SAFETY: the caller's promise.
+        let sent = unsafe { c.out.send(&c.stream, header, payload, token) };
+        if sent == Err(LinkError::Closed) {
+            self.close();
+        }
+        sent
+    }
+
+    fn poll_sent(&mut self, channel: usize) -> Option<u32> {
+        self.channels.get_mut(channel)?.out.poll_sent()
+    }
+
+    fn poll_frame(&mut self, channel: usize) -> Result<Option<Incoming<M>>, LinkError> {
+        let c = self.channels.get_mut(channel).ok_or(LinkError::Closed)?;
+        let frame = c.inc.poll_frame(&c.stream);
+        self.judged(channel, frame)
+    }
+
+    fn take(&mut self, channel: usize) {
+        if let Some(channel) = self.channels.get_mut(channel) {
+            channel.inc.take();
+        }
+    }
+
+    unsafe fn receive(&mut self, channel: usize, into: Option<M>) -> Result<bool, LinkError> {
+        let c = self.channels.get_mut(channel).ok_or(LinkError::Closed)?;
+        // SAFETY: the caller's promise.
+        let received = unsafe { c.inc.receive(&c.stream, into) };
+        self.judged(channel, received)
+    }
+
+    fn enter(&mut self, _: usize, _: u32) -> bool {
+        false
+    }
+
+    fn exit(&mut self, _: usize, _: u32) {}
+
+    fn release(&mut self, _: usize, _: u32) {}
+
+    fn withdraw(&mut self, channel: usize) -> bool {
+        if let Some(channel) = self.channels.get_mut(channel) {
+            channel.out.withdraw();
+        }
+        true
+    }
+}
+
+impl<M: HostMemory> Channel<M> {
+    /// Sends what is left; returns the bytes that the peer's system has not got yet.
+    fn finish(&mut self) -> u64 {
+        if self.out.flush(&self.stream).is_err() {
+            // Nobody will get anything.
+            return 0;
+        }
+        // SAFETY: this request stores an int and nothing else.
+        let unsent = unsafe { ioctl(&self.stream, UnsentRequest::new()) };
+        self.out.left() + unsent.map_or(0, |bytes| bytes.unsigned_abs().into())
+    }
+}
+
+/// Bytes that the peer's system has not acknowledged.
+type UnsentRequest = Getter<{ libc::TIOCOUTQ as Opcode }, c_int>;
+
+/// A socket that is closed with something unread, or that gets something when it is closed, resets
+/// its connection, and what the peer has not got by then is lost: perhaps the end of a call that
+/// has succeeded here. So a link ends when everything has arrived, or is not wanted.
+impl<M: HostMemory> Drop for TcpLink<M> {
+    fn drop(&mut self) {
+        if self.closed {
+            return;
+        }
+        self.channels.iter_mut().for_each(|channel| channel.out.withdraw());
+        let (mut left, mut since, mut pause) = (u64::MAX, Instant::now(), PAUSE_MIN);
+        loop {
+            let now = self.channels.iter_mut().map(Channel::finish).sum();
+            if now < left {
+                (left, since) = (now, Instant::now());
+            }
+            if left == 0 || since.elapsed() >= self.linger {
+                return;
+            }
+            sleep(pause);
+            pause = PAUSE_MAX.min(pause * 2);
+        }
+    }
+}
+
+const PAUSE_MIN: Duration = Duration::from_micros(50);
+const PAUSE_MAX: Duration = Duration::from_millis(5);
