@@ -188,11 +188,10 @@ fn slurm(env: &Env) -> Result<Found, Error> {
     // Below the ports that systems give away themselves.
     let number = u64::from(job).wrapping_mul(31).wrapping_add(u64::from(step));
     let port = 20_000 + (number * u64::from(TRIES) % 10_000) as u16;
-    let mut local = local(env, "SLURM_LOCALID", "UNISONO_LOCAL_SIZE")?;
     let per_node = env.get(either("SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"));
-    if let (Some(local), Some(list)) = (&mut local, per_node) {
-        local.size = hostlist::tasks(list, env.number("SLURM_NODEID")?.unwrap_or(0));
-    }
+    let node = env.number("SLURM_NODEID")?.unwrap_or(0);
+    let tasks = per_node.and_then(|list| hostlist::tasks(list, node));
+    let local = env.number("SLURM_LOCALID")?.map(|rank| Local { rank, size: tasks });
     Ok(Found {
         launcher: Launcher::Slurm,
         rank: "SLURM_PROCID",
