@@ -1,0 +1,1 @@
+//! Each launcher starts ranks for real.
