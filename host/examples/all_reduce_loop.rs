@@ -1,64 +1,171 @@
-//! All-reduce in a loop, f32 sum in place, as `limit_fold.c` of the peers measures it: per size the
-//! median over samples of batches of back-to-back calls. Usage: `all_reduce_loop RANKS`.
+//! All-reduce in a loop, f32 sum in place, measured, checked and printed as `bench.h` of the peers
+//! does it: per size the median over samples of batches of back-to-back calls, each sample the
+//! slowest rank's time.
+//!
+//! ```text
+//! all_reduce_loop 2                                ranks are threads
+//! unisono launch -n 2 -- all_reduce_loop           ranks are processes
+//! unisono launch -n 2 -- all_reduce_loop --vec     in memory that the library has not allocated
+//! unisono launch -n 2 -- all_reduce_loop --tcp     connected by TCP
+//! ```
+//!
+//! `BENCH_BUDGET_S`: seconds for each size; `--name NAME`; `--only BYTES`.
 
 use std::time::Instant;
-use unisono::{Error, Group, Sum};
+use unisono::{Element, Error, Group, Max, Member, Sum, Tensor, World};
 
 const SIZES: [usize; 7] = [8, 1 << 10, 32 << 10, 256 << 10, 1 << 20, 8 << 20, 64 << 20];
 
-fn main() -> Result<(), Error> {
-    let ranks = std::env::args().nth(1).and_then(|a| a.parse().ok()).unwrap_or(2);
-    let budget = std::env::var("BENCH_BUDGET_S").ok().and_then(|v| v.parse().ok()).unwrap_or(0.7);
-    let only: Option<usize> = std::env::args().nth(2).and_then(|a| a.parse().ok());
-    let mut builder = Group::builder().cpus(ranks);
+/// The command line.
+struct Args {
+    threads: usize,
+    vec: bool,
+    tcp: bool,
+    name: String,
+    only: Option<usize>,
+    budget: f64,
+}
+
+impl Args {
+    fn parse() -> Result<Self, String> {
+        let budget = std::env::var("BENCH_BUDGET_S").ok().and_then(|v| v.parse().ok());
+        let (name, budget) = ("unisono".into(), budget.unwrap_or(0.7));
+        let mut args = Self { threads: 2, vec: false, tcp: false, name, only: None, budget };
+        let mut words = std::env::args().skip(1);
+        while let Some(word) = words.next() {
+            let wrong = || format!("{word}: see the top of all_reduce_loop.rs");
+            match word.as_str() {
+                "--vec" => args.vec = true,
+                "--tcp" => args.tcp = true,
+                "--name" => args.name = words.next().ok_or_else(wrong)?,
+                "--only" => args.only = words.next().and_then(|w| w.parse().ok()),
+                word => args.threads = word.parse().map_err(|_| wrong())?,
+            }
+        }
+        Ok(args)
+    }
+}
+
+/// A rank's tensor.
+enum Memory {
+    Vec(Vec<f32>),
+    Tensor(Tensor<f32>),
+}
+
+impl Memory {
+    fn new(member: &Member, vec: bool, count: usize) -> Result<Self, Error> {
+        if vec { Ok(Self::Vec(vec![0.0; count])) } else { member.tensor(count).map(Self::Tensor) }
+    }
+
+    fn all_reduce(&mut self, member: &mut Member) -> Result<(), Error> {
+        match self {
+            Self::Vec(vec) => member.all_reduce(vec, Sum),
+            Self::Tensor(tensor) => member.all_reduce(tensor, Sum),
+        }
+    }
+
+    fn slice(&mut self) -> &mut [f32] {
+        match self {
+            Self::Vec(vec) => vec,
+            Self::Tensor(tensor) => tensor.as_mut_slice().expect("the host reaches it"),
+        }
+    }
+}
+
+/// Small integers that differ by rank and by place: the first sums are exact.
+fn value(place: usize, rank: u16) -> f32 {
+    ((place + 3 * usize::from(rank)) % 7) as f32 + 1.0
+}
+
+/// Elements that are not (sum over ranks) * ranks^(k-1) after k calls.
+fn wrong(all: &[f32], ranks: u16, k: i32) -> usize {
+    let factor = f64::from(ranks).powi(k - 1);
+    let sum = |j| (0..ranks).map(|rank| f64::from(value(j, rank))).sum::<f64>() * factor;
+    let want: Vec<f32> = (0..7).map(|j| sum(j) as f32).collect();
+    let bad = |(i, x): &(usize, &f32)| {
+        let want = want[i % 7];
+        (*x - want).abs() > 1e-5 * want || !x.is_finite() && want.is_finite()
+    };
+    all.iter().enumerate().filter(bad).count()
+}
+
+/// Seconds a call in one batch.
+fn sample(member: &mut Member, memory: &mut Memory, batch: i32) -> Result<(f64, usize), Error> {
+    for (place, x) in memory.slice().iter_mut().enumerate() {
+        *x = value(place, member.rank());
+    }
+    member.barrier()?;
+    let started = Instant::now();
+    for _ in 0..batch {
+        memory.all_reduce(member)?;
+    }
+    let time = started.elapsed().as_secs_f64() / f64::from(batch);
+    Ok((time, wrong(memory.slice(), member.ranks(), batch)))
+}
+
+/// The largest of all ranks, element by element.
+fn max<T: Element>(member: &mut Member, all: &mut [T]) -> Result<(), Error> {
+    member.all_reduce(all, Max)
+}
+
+/// One size on one rank; rank 0 prints it.
+fn measure(member: &mut Member, args: &Args, bytes: usize) -> Result<usize, Error> {
+    let batch = match bytes {
+        0..=1024 => 50,
+        1025..=262_144 => 20,
+        262_145..=1_048_576 => 5,
+        _ => 1,
+    };
+    let mut memory = Memory::new(member, args.vec, bytes / 4)?;
+    let (mut pilot, mut bad) = ([0.0], [0u64]);
+    for _ in 0..3 {
+        let (time, wrong) = sample(member, &mut memory, batch)?;
+        pilot = [time];
+        bad[0] += wrong as u64;
+    }
+    max(member, &mut pilot)?;
+    let runs = ((args.budget / (pilot[0] * f64::from(batch))) as usize).clamp(7, 200);
+    let mut times = Vec::with_capacity(runs);
+    for _ in 0..runs {
+        let (time, wrong) = sample(member, &mut memory, batch)?;
+        times.push(time);
+        bad[0] += wrong as u64;
+    }
+    max(member, &mut times)?;
+    max(member, &mut bad)?;
+    if member.rank() == 0 {
+        times.sort_by(f64::total_cmp);
+        let (n, m) = (f64::from(member.ranks()), runs / 2);
+        let median = if runs % 2 == 1 { times[m] } else { (times[m - 1] + times[m]) / 2.0 };
+        let alg = bytes as f64 / median / 1e9;
+        let (us, least, bus) = (median * 1e6, times[0] * 1e6, alg * 2.0 * (n - 1.0) / n);
+        println!("{},{n},{bytes},{us:.2},{least:.2},{alg:.3},{bus:.3}", args.name);
+    }
+    Ok(bad[0] as usize)
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let args = Args::parse()?;
+    let mut builder = Group::builder();
+    builder = match World::from_env()? {
+        Some(world) => builder.world(&world.near(!args.tcp)),
+        None => builder.cpus(args.threads),
+    };
     if let Some(chunk) = std::env::var("CHUNK").ok().and_then(|v| v.parse().ok()) {
         builder = builder.chunk(chunk);
     }
     let mut group = builder.build()?;
-    for bytes in SIZES {
-        if only.is_some_and(|o| o != bytes) {
-            continue;
+    let sizes = SIZES.into_iter().filter(|bytes| args.only.is_none_or(|only| only == *bytes));
+    let sizes: Vec<usize> = sizes.collect();
+    let bad = group.run(|member| {
+        let mut bad = 0;
+        for &bytes in &sizes {
+            bad += measure(member, &args, bytes)?;
         }
-        let count = bytes / 4;
-        let batch = match bytes {
-            0..=1024 => 50,
-            1025..=262_144 => 20,
-            262_145..=1_048_576 => 5,
-            _ => 1,
-        };
-        let times = group.run(|m| {
-            let mut t = vec![0f32; count];
-            let mut samples = Vec::new();
-            let mut runs = 7;
-            let mut pilot = [0f64; 1];
-            for i in 0.. {
-                for (j, x) in t.iter_mut().enumerate() {
-                    *x = ((j + 3 * usize::from(m.rank())) % 7) as f32 + 1.0;
-                }
-                m.barrier()?;
-                let t0 = Instant::now();
-                for _ in 0..batch {
-                    m.all_reduce(&mut t, Sum)?;
-                }
-                let s = t0.elapsed().as_secs_f64() / f64::from(batch);
-                if i < 3 {
-                    pilot[0] = s;
-                    m.all_reduce(&mut pilot, unisono::Max)?;
-                    runs = ((budget / (pilot[0] * f64::from(batch))) as usize).clamp(7, 200);
-                } else {
-                    samples.push(s);
-                }
-                if i >= 3 + runs {
-                    break;
-                }
-            }
-            m.all_reduce(&mut samples, unisono::Max)?;
-            Ok::<_, Error>(samples)
-        })?;
-        let mut samples = times[0].clone();
-        samples.sort_by(f64::total_cmp);
-        let med = samples[samples.len() / 2];
-        println!("unisono,{ranks},{bytes},{:.2},{:.2}", med * 1e6, samples[0] * 1e6);
+        Ok::<_, Error>(bad)
+    })?;
+    match bad.first() {
+        Some(0) => Ok(()),
+        bad => Err(format!("{bad:?} wrong elements").into()),
     }
-    Ok(())
 }

@@ -14,6 +14,9 @@ pub enum Error {
     /// The group cannot be built.
     #[error("cannot build the group: {0}")]
     Build(String),
+    /// The processes of a job do not come together.
+    #[error("{0}")]
+    World(String),
     /// A call that cannot run; nothing was sent.
     #[error("cannot begin the call: {0}")]
     Config(#[from] ConfigError),
@@ -176,6 +179,12 @@ impl From<DeviceError> for Error {
             // The CPU refuses only what makes no sense.
             DeviceError::Cpu(error) => Self::Build(error.to_string()),
         }
+    }
+}
+
+impl From<unisono_rendezvous::Error> for Error {
+    fn from(error: unisono_rendezvous::Error) -> Self {
+        Self::World(error.to_string())
     }
 }
 

@@ -1,4 +1,4 @@
-//! Groups of ranks in one process.
+//! Groups: the members that are in this process.
 
 use crate::builder::GroupBuilder;
 use crate::call::Call;
@@ -13,13 +13,17 @@ use std::sync::{Mutex, PoisonError};
 use unisono_core::Kind;
 use unisono_gpu::Place;
 
-/// A group whose ranks are threads of this process, each on its device.
+/// A group whose ranks are threads of this process, each on its device; with
+/// [`GroupBuilder::world`] other processes have ranks of it, too, and what is said here of members
+/// is about this process's own. Then all processes make the same calls in the same order.
 ///
 /// A child that the process forks has no use of it where a rank is on a GPU: drivers do not survive
 /// that, so there every call is [`Error::Gpu`], and the group must be built after the fork (with
 /// OpenCL: by a process that has not used OpenCL before). Starting other programs is no problem.
 pub struct Group {
+    /// Those of this process.
     pub(crate) members: Vec<Member>,
+    pub(crate) ranks: u16,
 }
 
 impl Group {
@@ -32,7 +36,7 @@ impl Group {
     /// Ranks with data.
     #[must_use]
     pub fn ranks(&self) -> u16 {
-        self.members.first().map_or(0, Member::ranks)
+        self.ranks
     }
 
     /// The members, one for each rank (aggregators last), to be moved to their threads.
@@ -118,7 +122,7 @@ impl Group {
         Ok(results.into_iter().filter_map(Result::ok).collect())
     }
 
-    /// All-reduce of one tensor a rank, in place, driven from here.
+    /// All-reduce of one tensor for each rank of this process, in place, driven from here.
     ///
     /// # Errors
     /// [`Error`]; the tensors' content is undefined then.
@@ -128,14 +132,19 @@ impl Group {
         op: impl Into<Reduction>,
     ) -> Result<(), Error> {
         let op = op.into();
-        if tensors.len() != usize::from(self.ranks()) {
-            return Err(Error::Tensors { tensors: tensors.len(), ranks: self.ranks() });
+        // The ranks that are here.
+        let here = self.members.iter().map(Member::rank).filter(|rank| *rank < self.ranks);
+        let here: Vec<u16> = here.collect();
+        if tensors.len() != here.len() {
+            let (tensors, ranks) = (tensors.len(), here.len() as u16);
+            return Err(Error::Tensors { tensors, ranks });
         }
         let kind = Kind::AllReduce;
         let count = tensors.first().map_or(0, |t| t.elements());
         let slots: Vec<_> = tensors.iter_mut().map(|t| Mutex::new(&mut **t)).collect();
         self.run(|member| {
-            let Some(slot) = slots.get(usize::from(member.rank())) else {
+            let index = here.iter().position(|rank| *rank == member.rank());
+            let Some(slot) = index.and_then(|index| slots.get(index)) else {
                 // An aggregator takes part in the same call without a tensor.
                 let dtype = B::Element::DTYPE;
                 let weight = op.scalar(dtype).ok_or(Error::Weight(dtype))?;
@@ -202,8 +211,8 @@ impl Group {
     }
 
     fn member(&self, rank: u16) -> Result<&Member, Error> {
-        let member = self.members.get(usize::from(rank));
-        member.ok_or_else(|| Error::Build(format!("there is no rank {rank}")))
+        let member = self.members.iter().find(|member| member.rank() == rank);
+        member.ok_or_else(|| Error::Build(format!("there is no rank {rank} in this process")))
     }
 }
 
@@ -220,8 +229,8 @@ impl Member {
     pub fn tensor<T: Element>(&self, len: usize) -> Result<Tensor<T>, Error> {
         let bytes = len.checked_mul(size_of::<T>()).ok_or(Error::Memory(usize::MAX))?;
         let block = match self.device() {
-            Some(device) => Block::of(device, bytes, Place::Device, self.devices())?,
-            None => Block::host(bytes, self.devices()).map_err(|_| Error::Memory(bytes))?,
+            Some(device) => self.pool().on(device, bytes, Place::Device)?,
+            None => self.pool().block(bytes).map_err(|_| Error::Memory(bytes))?,
         };
         let mut tensor = Tensor::new(block, self.device().cloned(), len);
         tensor.clear()?;

@@ -28,6 +28,7 @@ mod memory;
 mod pending;
 mod planner;
 mod tensor;
+pub mod world;
 
 pub use builder::GroupBuilder;
 pub use call::Call;
@@ -46,3 +47,4 @@ pub use unisono_core::{DType, Kind, Order, ReduceOp, Scalar, Schedule, schedule}
 pub use unisono_device_opencl as opencl;
 #[cfg(feature = "vulkan")]
 pub use unisono_device_vulkan as vulkan;
+pub use world::World;

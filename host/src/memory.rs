@@ -5,11 +5,37 @@ use crate::device::store::Kept;
 use crate::error::Error;
 use memmap2::MmapMut;
 use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::sync::Arc;
 use unisono_driver::HostPtr;
 use unisono_gpu::{GpuError, Place};
+use unisono_link_shm::Arena;
 
 /// Where slots start.
 const ALIGN: usize = 128;
+
+/// Where the members of a group that are in this process get their memory from.
+#[derive(Default)]
+pub(crate) struct Pool {
+    /// All open GPUs of these members, each once.
+    pub devices: Vec<Opened>,
+    /// What other processes of the group see, if there are any on this host.
+    pub arena: Option<Arc<Arena>>,
+}
+
+impl Pool {
+    /// A block that the host, all GPUs of the pool and other processes reach where it is. What is
+    /// in it is anything.
+    pub fn block(&self, bytes: usize) -> std::io::Result<Block> {
+        let Some(arena) = &self.arena else { return Block::host(bytes, &self.devices) };
+        let piece = arena.alloc(bytes).ok_or(std::io::ErrorKind::OutOfMemory)?;
+        Ok(Block::pages(HostPtr::new(piece.start()), bytes, &self.devices, Box::new(piece)))
+    }
+
+    /// Memory of a device, which the other devices of the pool are told of.
+    pub fn on(&self, device: &Opened, bytes: usize, place: Place) -> Result<Block, GpuError> {
+        Block::of(device, bytes, place, &self.devices)
+    }
+}
 
 /// Memory that GPUs reach where it is: a device's own, or whole pages of the host.
 pub(crate) struct Block {
@@ -44,10 +70,15 @@ impl Block {
         // A mapping of no bytes does not exist.
         let mut pages = MmapMut::map_anon(bytes.max(1))?;
         let start = HostPtr::new(pages.as_mut_ptr());
+        Ok(Self::pages(start, bytes, devices, Box::new(pages)))
+    }
+
+    /// Memory of the host, which these devices are told of.
+    fn pages(start: HostPtr, bytes: usize, devices: &[Opened], kept: Kept) -> Self {
         // SAFETY: what is registered is dropped before the memory.
         let known = devices.iter().filter_map(|device| unsafe { device.0.register(start, bytes) });
         let known = known.collect();
-        Ok(Self::new(start, true, known, Box::new(pages)))
+        Self::new(start, true, known, kept)
     }
 
     /// Memory that somebody else has allocated.
@@ -64,7 +95,7 @@ impl Block {
 /// Where a member's scratch slots are.
 pub(crate) struct Slots {
     heap: Scratch,
-    /// Memory that the member's GPU reaches well, and its bytes.
+    /// Memory that a GPU or other processes reach well, and its bytes.
     block: Option<(Block, usize)>,
 }
 
@@ -73,24 +104,27 @@ impl Slots {
         Self { heap: Scratch::empty(), block: None }
     }
 
-    /// At least this many bytes; what was in them is lost if they have to grow, so nobody may be
-    /// using them then.
+    /// At least this many bytes for a member on this device; what was in them is lost if they have
+    /// to grow, so nobody may be using them then.
     pub fn at_least(
         &mut self,
         bytes: usize,
         device: Option<&Opened>,
-        peers: &[Opened],
+        pool: &Pool,
     ) -> Result<HostPtr, Error> {
-        let Some(device) = device else {
+        if device.is_none() && pool.arena.is_none() {
             return self.heap.at_least(bytes).ok_or(Error::Memory(bytes));
-        };
+        }
         if let Some((block, has)) = &self.block
             && *has >= bytes
         {
             return Ok(block.start);
         }
         self.block = None;
-        let block = Block::of(device, bytes, Place::Pinned, peers)?;
+        let block = match device {
+            Some(device) if pool.arena.is_none() => pool.on(device, bytes, Place::Pinned)?,
+            _ => pool.block(bytes).map_err(|_| Error::Memory(bytes))?,
+        };
         let start = block.start;
         self.block = Some((block, bytes));
         Ok(start)

@@ -19,6 +19,16 @@ const ONE_SHOT_RANKS: u16 = 8;
 const CHUNK_MIN: u64 = 1 << 10;
 const CHUNK_MAX: u64 = 1 << 20;
 
+/// Largest tensor that members send whole to each other over byte streams.
+const ONE_SHOT_BYTES: u64 = 8 << 10;
+
+/// Largest tensor, and group, for which receivers of byte streams have room before they are asked.
+const EAGER_BYTES: u64 = 256 << 10;
+const EAGER_RANKS: u16 = 24;
+
+/// Largest chunk where bytes travel: a chunk's fold begins once all of it is there.
+const CHUNK_MAX_STREAM: u64 = 256 << 10;
+
 /// Smallest chunk where devices are not all the same: a GPU takes some 10 to 100 us to be told of
 /// one, whatever its size.
 const CHUNK_MIN_GPU: u64 = 1 << 16;
@@ -94,6 +104,8 @@ pub struct PlanOptions {
     pub owners: Option<Owners>,
     /// What boards of the group can do; `None`: there are none.
     pub boards: Option<Limits>,
+    /// Some members reach each other by byte streams only, as over a network.
+    pub streams: bool,
 }
 
 /// How one call is carried out.
@@ -117,7 +129,8 @@ impl PlanOptions {
     pub const fn new(ranks: u16) -> Self {
         let order = Order::Canonical;
         let choice = Choice::Auto;
-        Self { ranks, choice, order, chunk: None, window: None, owners: None, boards: None }
+        let (chunk, window, owners, boards) = (None, None, None, None);
+        Self { ranks, choice, order, chunk, window, owners, boards, streams: false }
     }
 
     /// The plan for a call.
@@ -165,8 +178,12 @@ impl PlanOptions {
             boards.map_or(chunk, |boards| chunk.min(boards.chunk(self.ranks, dtype)))
         });
         let window = self.window.unwrap_or(WINDOW_MAX as u16).clamp(1, WINDOW_MAX as u16);
-        // Bytes that a link has to carry wait for the room that their receiver has.
-        let eager = if self.boards.is_some() { 0 } else { u64::from(window) };
+        // Bytes that a link has to carry wait for the room that their receiver has; room for all
+        // of a small tensor is cheaper than asking for it.
+        let bytes = count.saturating_mul(dtype.acc().size() as u64);
+        let asks = self.boards.is_some()
+            || (self.streams && (bytes > EAGER_BYTES || self.ranks > EAGER_RANKS));
+        let eager = if asks { 0 } else { u64::from(window) };
         Ok(Plan { print: schedule.fingerprint(), schedule, chunk: chunk.max(1), window, eager })
     }
 
@@ -187,7 +204,9 @@ impl PlanOptions {
         let bytes = count.saturating_mul(dtype.size() as u64);
         // Where devices differ, the fastest one is sooner ready with it than the slowest.
         let alike = self.owners.is_none() && self.ranks <= ONE_SHOT_RANKS;
-        if kind == Kind::AllReduce && bytes <= INLINE as u64 && alike {
+        // A message over a network costs as much as so many bytes more of it.
+        let small = if self.streams { ONE_SHOT_BYTES } else { INLINE as u64 };
+        if kind == Kind::AllReduce && bytes <= small && alike {
             return Some(Schedule::OneShot);
         }
         self.owners.clone().or_else(|| Owners::equal(self.ranks)).map(Schedule::Direct)
@@ -206,6 +225,7 @@ impl PlanOptions {
         };
         let share = count.div_ceil(shares.max(1)).next_multiple_of(64 / size);
         let least = if self.owners.is_some() { CHUNK_MIN_GPU } else { CHUNK_MIN };
-        share.clamp(least / size, CHUNK_MAX / size)
+        let most = if self.streams { CHUNK_MAX_STREAM } else { CHUNK_MAX };
+        share.clamp(least.min(most) / size, most / size)
     }
 }

@@ -6,6 +6,7 @@ use crate::greet::greet;
 use crate::layout::Layout;
 use crate::peer::Peer;
 use crate::watch::{Watch, Watched};
+use crate::word::Word;
 use memmap2::MmapRaw;
 use std::os::unix::net::UnixStream;
 use std::ptr::NonNull;
@@ -27,6 +28,8 @@ pub struct Fabric {
     pub arena: Arc<Arena>,
     /// Ends of its members, in the order of their ranks.
     pub ends: Vec<Ends>,
+    /// A word of each member that is near, by rank.
+    pub words: Vec<Option<Word>>,
     /// Keep this as long as the links: it notices when a process dies.
     pub watch: Guard,
 }
@@ -63,7 +66,8 @@ impl Fabric {
         let ends = members.iter().map(|&member| (links(layout, member, &peers), bell(member)));
         let ends: Vec<Ends> = ends.collect();
         let bells = ends.iter().map(|(_, bell)| bell.clone()).collect();
-        Ok(Self { arena, ends, watch: Guard(Watch::begin(watched, bells)?) })
+        let words = words(layout, own, &arena, &peers);
+        Ok(Self { arena, ends, words, watch: Guard(Watch::begin(watched, bells)?) })
     }
 }
 
@@ -77,6 +81,27 @@ fn own_bell(layout: &Layout, member: usize, arena: &Arc<Arena>) -> Arc<Bell> {
     let at = place(arena.start(), layout.bell(member));
     // SAFETY: in the head of an arena that everybody uses by the same layout.
     Arc::new(unsafe { Bell::at(at, arena.clone()) })
+}
+
+fn words(
+    layout: &Layout,
+    own: u16,
+    arena: &Arc<Arena>,
+    peers: &[Option<Peer>],
+) -> Vec<Option<Word>> {
+    let word = |(member, home): (usize, &u16)| {
+        let at = layout.word(member);
+        // SAFETY: in the heads of arenas that everybody uses by the same layout.
+        Some(unsafe {
+            if *home == own {
+                Word::at(place(arena.start(), at), arena.clone())
+            } else {
+                let theirs = &peers.get(usize::from(*home))?.as_ref()?.theirs;
+                Word::at(place(theirs.as_mut_ptr(), at), theirs.clone())
+            }
+        })
+    };
+    layout.homes.iter().enumerate().map(word).collect()
 }
 
 /// A member's links to all members of processes that are near.

@@ -1,5 +1,6 @@
-//! Where bells and rings lie in the arenas: a pure function of who is where.
+//! Where bells, words and rings lie in the arenas: a pure function of who is where.
 
+use crate::word::Word;
 use unisono_link_span::{Bell, Ring, depth};
 
 /// Who is where in a group, the same on all its processes.
@@ -30,19 +31,25 @@ impl Layout {
         self.index(member) * Bell::BYTES
     }
 
+    /// Offset of a member's word in the arena of its process.
+    pub(crate) fn word(&self, member: usize) -> usize {
+        let bells = self.members_of(self.homes[member]).count() * Bell::BYTES;
+        bells + self.index(member) * Word::BYTES
+    }
+
     /// Offset of the ring that `from` writes and `to` reads, in the arena of `from`'s process.
     pub(crate) fn ring(&self, from: usize, to: usize, channel: usize) -> usize {
         let members = self.homes.len();
-        let bells = self.members_of(self.homes[from]).count() * Bell::BYTES;
+        let own = self.members_of(self.homes[from]).count();
         let rings = (self.index(from) * members + to) * self.channels + channel;
-        bells + rings * Ring::bytes(depth(self.window))
+        own * (Bell::BYTES + Word::BYTES) + rings * Ring::bytes(depth(self.window))
     }
 
-    /// Bytes at the start of a process's arena that bells and rings take.
+    /// Bytes at the start of a process's arena that all these take.
     pub(crate) fn head(&self, process: u16) -> usize {
         let own = self.members_of(process).count();
         let rings = own * self.homes.len() * self.channels;
-        own * Bell::BYTES + rings * Ring::bytes(depth(self.window))
+        own * (Bell::BYTES + Word::BYTES) + rings * Ring::bytes(depth(self.window))
     }
 }
 
@@ -57,6 +64,7 @@ mod tests {
             let own: Vec<usize> = layout.members_of(process).collect();
             let mut spans: Vec<(usize, usize)> =
                 own.iter().map(|m| (layout.bell(*m), Bell::BYTES)).collect();
+            spans.extend(own.iter().map(|m| (layout.word(*m), Word::BYTES)));
             for (&from, to) in own.iter().flat_map(|m| (0..6).map(move |to| (m, to))) {
                 let ring = |channel| (layout.ring(from, to, channel), Ring::bytes(depth(4)));
                 spans.extend((0..3).map(ring));

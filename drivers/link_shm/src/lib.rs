@@ -27,11 +27,13 @@ mod greet;
 mod layout;
 mod peer;
 mod watch;
+mod word;
 
 pub use arena::{Arena, Piece};
-pub use fabric::{Ends, Fabric, ShmLink};
+pub use fabric::{Ends, Fabric, Guard, ShmLink};
 pub use layout::Layout;
 pub use peer::Peer;
+pub use word::Word;
 
 /// What can go wrong when processes join their memory.
 #[derive(Debug, thiserror::Error)]

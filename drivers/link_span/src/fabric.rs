@@ -23,8 +23,17 @@ pub const fn depth(window: usize) -> usize {
 /// `channels` calls may be in flight with windows of `window` chunks.
 #[must_use]
 pub fn fabric<M: HostMemory>(members: usize, channels: usize, window: usize) -> Vec<Ends<M>> {
-    let depth = depth(window);
-    let bells: Vec<Arc<Bell>> = (0..members).map(|_| Arc::default()).collect();
+    fabric_with((0..members).map(|_| Arc::default()).collect(), channels, window)
+}
+
+/// The same for members that have bells already, which others ring, too.
+#[must_use]
+pub fn fabric_with<M: HostMemory>(
+    bells: Vec<Arc<Bell>>,
+    channels: usize,
+    window: usize,
+) -> Vec<Ends<M>> {
+    let (members, depth) = (bells.len(), depth(window));
     let ring = || (0..channels).map(|_| Ring::new(depth)).collect::<Vec<_>>();
     let rings: Vec<Vec<Vec<Ring>>> =
         (0..members).map(|_| (0..members).map(|_| ring()).collect()).collect();

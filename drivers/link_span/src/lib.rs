@@ -22,7 +22,7 @@ mod ring;
 mod sync;
 
 pub use bell::Bell;
-pub use fabric::{Ends, depth, fabric};
+pub use fabric::{Ends, depth, fabric, fabric_with};
 pub use link::{Pair, SpanLink};
 pub use packed::INLINE;
 pub use reach::{Direct, Reach};

@@ -95,7 +95,7 @@ impl<M: HostMemory> TcpLink<M> {
                     let _ = c.stream.shutdown(Shutdown::Both);
                 }
             }
-            Ok(_) => {}
+            Ok(_) | Err(LinkError::Unreachable) => {}
         }
         result
     }

@@ -1,7 +1,9 @@
 //! Makes members of places: everybody gets a link to everybody.
 
 use super::GroupBuilder;
+use super::links::Links;
 use super::places::{Place, Places};
+use super::team::Team;
 use crate::device::Opened;
 use crate::device::any::AnyDevice;
 use crate::device::dpu::Taken;
@@ -9,15 +11,14 @@ use crate::error::Error;
 use crate::failures::Failures;
 use crate::group::Group;
 use crate::member::seat::Seat;
-use crate::member::{AnyLink, Boards, CALLS_MAX, Member, Parts, Remote, Shared};
-use crate::planner::{PlanOptions, WINDOW_MAX};
+use crate::member::{Boards, CALLS_MAX, Member, Parts, Remote, Shared};
+use crate::memory::Pool;
+use crate::planner::PlanOptions;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 use unisono_core::schedule::Owners;
-use unisono_core::wire::board::Join;
 use unisono_device_cpu::CpuDevice;
-use unisono_driver::Either;
-use unisono_link_span::fabric;
+use unisono_link_shm::Word;
 
 /// What a member is, once the boards are apart.
 enum Kind {
@@ -27,33 +28,47 @@ enum Kind {
 }
 
 impl GroupBuilder {
-    /// A group of these places.
+    /// A group of these places, and of those of other processes.
     pub(super) fn join(
         self,
         places: Places,
-        members: u16,
+        team: &Team,
+        ranks: u16,
         owners: Option<Owners>,
     ) -> Result<Group, Error> {
         let Self { choice, order, chunk, window, timeout, interrupt, .. } = self;
-        let (ranks, boards) = (places.ranks.len() as u16, places.limits());
-        let options = PlanOptions { ranks, choice, order, chunk, window, owners, boards };
-        let (kinds, mut taken, open) = sorted(places, members);
+        let limits = places.limits();
+        let options =
+            PlanOptions { choice, order, chunk, window, owners, ..PlanOptions::new(ranks) };
+        let (kinds, mut taken, open) = sorted(places, team.own_members().count());
         let boards = about(&taken);
-        let on_board = kinds.iter().map(|kind| matches!(kind, Kind::Board(_))).collect::<Vec<_>>();
-        let mut links = Links::new(&on_board, boards.calls);
-        for (rank, kind) in (0..).zip(&kinds) {
+        let mut links = Links::new(team, boards.calls)?;
+        let streams = team.any(links.streams)?;
+        let options = PlanOptions { boards: limits, streams, ..options };
+        for (rank, kind) in team.own_members().zip(&kinds) {
             if let Kind::Board(board) = kind {
                 links.join(&mut taken[*board], rank, boards.epoch)?;
             }
         }
         let taken = taken.into_iter().map(Mutex::new).collect();
         let boards = Boards { taken, ..boards };
+        let Links { rows, words, shared, .. } = links;
+        let (near, (arena, watch)) = (words.len(), shared.unzip());
+        let pool = Pool { devices: open, arena };
         let (started, failures) = (Instant::now(), Failures::default());
-        let shared =
-            Shared { options, timeout, started, devices: open, failures, interrupt, boards };
-        let shared = Arc::new(shared);
-        let mut seats = Seat::row(usize::from(members)).into_iter().flatten();
-        let members = (0..).zip(kinds).zip(links.rows).map(|((rank, kind), row)| {
+        let shared = Arc::new(Shared {
+            options,
+            timeout,
+            started,
+            pool,
+            near,
+            _watch: watch,
+            failures,
+            interrupt,
+            boards,
+        });
+        let mut seats = seats(words, team);
+        let members = team.own_members().zip(kinds).zip(rows).map(|((rank, kind), row)| {
             let seat = seats.next();
             match kind {
                 Kind::Device(device, on) => {
@@ -67,12 +82,19 @@ impl GroupBuilder {
                 }
             }
         });
-        Ok(Group { members: members.collect() })
+        Ok(Group { members: members.collect(), ranks })
     }
 }
 
+/// Seats of the members of this process among all on this machine, if there is one for each.
+fn seats(words: Vec<(u16, Word)>, team: &Team) -> impl Iterator<Item = Seat> + '_ {
+    let (ranks, words): (Vec<u16>, Vec<Word>) = words.into_iter().unzip();
+    let all = ranks.into_iter().zip(Seat::row(words).into_iter().flatten());
+    all.filter(|(rank, _)| team.is_own(*rank)).map(|(_, seat)| seat)
+}
+
 /// Every member's kind, and the boards. Aggregators that are no boards are on the CPU.
-fn sorted(places: Places, members: u16) -> (Vec<Kind>, Vec<Taken>, Vec<Opened>) {
+fn sorted(places: Places, members: usize) -> (Vec<Kind>, Vec<Taken>, Vec<Opened>) {
     let Places { ranks, aggregators, open } = places;
     let (mut kinds, mut taken) = (Vec::new(), Vec::new());
     let aggregators = aggregators.into_iter().map(Place::Board);
@@ -86,7 +108,7 @@ fn sorted(places: Places, members: u16) -> (Vec<Kind>, Vec<Taken>, Vec<Opened>) 
         });
     }
     let on_cpu = || Kind::Device(AnyDevice::Cpu(CpuDevice::new()), None);
-    kinds.resize_with(usize::from(members), on_cpu);
+    kinds.resize_with(members, on_cpu);
     (kinds, taken, open)
 }
 
@@ -103,39 +125,6 @@ fn about(taken: &[Taken]) -> Boards {
     }
 }
 
-/// A member's links, by rank, and its bell.
-type Row = (Vec<Option<AnyLink>>, Arc<unisono_link_span::Bell>);
-
-/// All links of a group.
-struct Links {
-    rows: Vec<Row>,
-}
-
-impl Links {
-    /// Between members of this process; those on boards have none here.
-    fn new(on_board: &[bool], calls: usize) -> Self {
-        let row = |((links, bell), on_board): (unisono_link_span::Ends<_>, &bool)| {
-            let links = links.into_iter().map(|link| link.map(Either::A));
-            (if *on_board { Vec::new() } else { links.collect() }, bell)
-        };
-        let rows = fabric(on_board.len(), calls, WINDOW_MAX).into_iter().zip(on_board).map(row);
-        Self { rows: rows.collect() }
-    }
-
-    /// Makes the member `rank` a board.
-    fn join(&mut self, board: &mut Taken, rank: u16, epoch: u32) -> Result<(), Error> {
-        let members = self.rows.len() as u16;
-        let peers: Vec<u16> = (0..members).filter(|&peer| peer != rank).collect();
-        let ends = board.join(Join { epoch, rank, members, next_op: 0 }, &peers)?;
-        for (peer, end) in peers.into_iter().zip(ends) {
-            if let Some(link) = self.rows[usize::from(peer)].0.get_mut(usize::from(rank)) {
-                *link = Some(Either::B(end));
-            }
-        }
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -149,7 +138,8 @@ mod tests {
         let broken = Place::Device(AnyDevice::Broken(Broken::default()), None);
         let ranks = vec![cpu(), broken, cpu()];
         let places = Places { ranks, aggregators: Vec::new(), open: Vec::new() };
-        let mut group = GroupBuilder::new().join(places, 3, None).expect("no boards");
+        let team = Team::meet(None, Ok(&places)).expect("only this process");
+        let mut group = GroupBuilder::new().join(places, &team, 3, None).expect("no boards");
         let heard = Mutex::new(Vec::new());
         let done = group.run(|member| {
             let result = member.all_reduce(&mut vec![1f32; 100_000], Sum);

@@ -1,7 +1,9 @@
 //! Setting a group up.
 
+mod links;
 mod members;
 mod places;
+mod team;
 
 use crate::device::rates::{self, Rate};
 use crate::device::{Catalog, DeviceSpec, Dpu, DpuRole, Opened};
@@ -9,10 +11,12 @@ use crate::error::Error;
 use crate::group::Group;
 use crate::member::MEMBERS_MAX;
 use crate::planner::{Choice, WINDOW_MAX};
+use crate::world::World;
 use places::Places;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
+use team::Team;
 use unisono_core::schedule::Owners;
 use unisono_core::{Order, Schedule};
 
@@ -53,6 +57,7 @@ pub struct GroupBuilder {
     rates: Option<Vec<f64>>,
     timeout: Duration,
     interrupt: Option<Arc<AtomicBool>>,
+    world: Option<World>,
 }
 
 impl GroupBuilder {
@@ -68,6 +73,7 @@ impl GroupBuilder {
             rates: None,
             timeout: Duration::from_secs(30),
             interrupt: None,
+            world: None,
         }
     }
 
@@ -171,28 +177,68 @@ impl GroupBuilder {
         self
     }
 
+    /// A group of all processes of a job. What was named is this process's part: its ranks follow
+    /// those of the processes before it. All processes build it at the same time and say the same
+    /// about schedules, chunks and order.
+    #[must_use]
+    pub fn world(mut self, world: &World) -> Self {
+        self.world = Some(world.clone());
+        self
+    }
+
     /// Builds the group: opens the devices, starts the boards, and if they differ, measures how
     /// fast they fold.
     ///
     /// # Errors
     /// [`Error::Build`] if the group is empty or too large, or an option makes no sense;
-    /// [`Error::Gpu`] in the words of a loader or driver; [`Error::Board`].
+    /// [`Error::Gpu`] in the words of a loader or driver; [`Error::Board`]; [`Error::World`] if the
+    /// processes do not come together.
     pub fn build(self) -> Result<Group, Error> {
-        let named = self.named()?;
-        let ranks = u16::try_from(named.len()).unwrap_or(u16::MAX);
-        let boards = self.aggregators.len();
-        let members = match &self.choice {
-            Choice::Fixed(schedule) => schedule.members(ranks),
-            Choice::Auto => ranks.saturating_add(boards as u16),
-        };
+        let places = self.places();
+        let places_or = places.as_ref().map_err(Error::clone);
+        let mut team = Team::meet(self.world.as_ref(), places_or)?;
+        let mut places = places?;
+        let ranks = team.members();
+        let members = self.members(ranks);
         self.check(ranks, members)?;
-        let mut places = Places::open(named, &self.aggregators, members, self.timeout)?;
+        places.check(members)?;
         let owners = match (&self.choice, &self.rates) {
             (Choice::Fixed(_), _) => None,
             (Choice::Auto, Some(rates)) => Some(self.given(rates, ranks)?),
-            (Choice::Auto, None) => places.owners()?,
+            (Choice::Auto, None) => team.owners(&mut places)?,
         };
-        roomy(move || self.join(places, members, owners))?
+        team.fill(members);
+        roomy(move || self.join(places, &team, ranks, owners))?
+    }
+
+    /// Opens the devices of this process.
+    fn places(&self) -> Result<Places, Error> {
+        let named = self.named()?;
+        if self.world.is_some() && self.has_boards(&named) {
+            let text = "a group of several processes cannot have boards yet: only the process that \
+                        a board is attached to reaches it";
+            return Err(Error::Build(text.into()));
+        }
+        // What can be known before boards start, which takes seconds.
+        let ranks = u16::try_from(named.len()).unwrap_or(u16::MAX);
+        let members = self.members(ranks);
+        if self.world.is_none() {
+            self.check(ranks, members)?;
+        }
+        Places::open(named, &self.aggregators, members, self.timeout)
+    }
+
+    fn has_boards(&self, named: &[On]) -> bool {
+        let is_board = |on: &On| matches!(on, On::Board(_) | On::Named(DeviceSpec::Dpu(_)));
+        !self.aggregators.is_empty() || named.iter().any(is_board)
+    }
+
+    /// Members of a group with so many ranks.
+    fn members(&self, ranks: u16) -> u16 {
+        match &self.choice {
+            Choice::Fixed(schedule) => schedule.members(ranks),
+            Choice::Auto => ranks.saturating_add(self.aggregators.len() as u16),
+        }
     }
 
     /// The ranks' devices, `auto` written out.

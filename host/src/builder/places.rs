@@ -8,7 +8,6 @@ use crate::device::{DeviceSpec, Dpu, Opened};
 use crate::error::Error;
 use crate::planner::Limits;
 use std::time::Duration;
-use unisono_core::schedule::Owners;
 use unisono_device_cpu::CpuDevice;
 
 /// A rank's place.
@@ -70,9 +69,7 @@ impl Places {
             other => Err(Error::Build(format!("{other:?} is no board"))),
         };
         let aggregators = aggregators.iter().map(board).collect::<Result<_, _>>()?;
-        let places = Self { ranks, aggregators, open };
-        places.check(members)?;
-        Ok(places)
+        Ok(Self { ranks, aggregators, open })
     }
 
     /// Every board, ranks first.
@@ -86,7 +83,7 @@ impl Places {
 
     /// Boards have links to this process and to nobody else, but members must reach each other:
     /// also two aggregators, which agree on every call.
-    fn check(&self, members: u16) -> Result<(), Error> {
+    pub fn check(&self, members: u16) -> Result<(), Error> {
         if self.boards().count() > 1 {
             let text = "two boards cannot reach each other yet, so a group has one at most";
             return Err(Error::Build(text.into()));
@@ -124,18 +121,13 @@ impl Places {
         })
     }
 
-    /// Shares by measured rates; `None` if all ranks are on the CPU: equal ones.
-    pub fn owners(&mut self) -> Result<Option<Owners>, Error> {
-        let is_cpu = |place: &Place| matches!(place, Place::Device(_, None));
-        if self.ranks.iter().all(is_cpu) || self.ranks.len() == 1 {
-            return Ok(None);
-        }
-        let all = self.rates()?;
-        Ok(rates::owners(self.ranks.len() as u16, &all))
+    /// Are all ranks on the CPU?
+    pub fn is_even(&self) -> bool {
+        self.ranks.iter().all(|place| matches!(place, Place::Device(_, None)))
     }
 
     /// How fast each rank folds here.
-    fn rates(&mut self) -> Result<Vec<Rate>, Error> {
+    pub fn rates(&mut self) -> Result<Vec<Rate>, Error> {
         let is = |a: &Option<Opened>, b: &Option<Opened>| match (a, b) {
             (None, None) => true,
             (Some(a), Some(b)) => a.is(b),

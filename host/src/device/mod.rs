@@ -3,6 +3,7 @@
 //! * `spec`: how devices are named (`cpu`, `vulkan:0`, `opencl:NAME`, `auto`);
 //! * `catalog`: which devices there are, and which cards two APIs see;
 //! * `any`: one type for all of them, for the engine: no call on the data path is virtual;
+//! * `located`: a device together with the memory that other processes see;
 //! * `store`: the memory of an open device, which all members on it share;
 //! * `dpu`: boards, which have engines of their own;
 //! * `rates`: how fast each device folds, for the planner;
@@ -11,6 +12,7 @@
 pub(crate) mod any;
 pub(crate) mod catalog;
 pub(crate) mod dpu;
+pub(crate) mod located;
 pub(crate) mod rates;
 pub(crate) mod spec;
 mod speed;

@@ -6,24 +6,40 @@ use super::{CALLS_MAX, Memory, Shared};
 use crate::call::Call;
 use crate::device::Opened;
 use crate::device::any::AnyDevice;
+use crate::device::located::Located;
 use crate::error::Error;
 use crate::memory::Slots;
 use crate::planner::WINDOW_MAX;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::sync::Arc;
 use unisono_core::Layout;
 use unisono_core::machine::Config;
 use unisono_driver::{Device, Either, HostPtr};
+use unisono_link_shm::ShmLink;
 use unisono_link_span::{Bell, SpanLink};
+use unisono_link_tcp::TcpLink;
 use unisono_offload_dpu::BoardLink;
 use unisono_runtime::{BeginError, Buffers, Engine};
 
 /// Longest route: a direct schedule over [`super::MEMBERS_MAX`] ranks.
 const ROUTE: usize = 132;
 
-/// A link to a member of this process, or to a board.
-pub(crate) type AnyLink = Either<SpanLink<HostPtr>, BoardLink>;
+/// A link to a member of this process, of another one here or elsewhere, or to a board.
+pub(crate) type AnyLink =
+    Either<SpanLink<HostPtr>, Either<ShmLink, Either<TcpLink<HostPtr>, BoardLink>>>;
 
-type HostEngine = Engine<AnyDevice, AnyLink, CALLS_MAX, WINDOW_MAX, ROUTE, { super::MEMBERS_MAX }>;
+/// Longest sleep of a member with peers that cannot ring its bell.
+const NAP: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000 };
+
+/// The link, if it is over TCP.
+const fn tcp(link: &AnyLink) -> Option<&TcpLink<HostPtr>> {
+    match link {
+        Either::B(Either::B(Either::A(link))) => Some(link),
+        _ => None,
+    }
+}
+
+type HostEngine = Engine<Located, AnyLink, CALLS_MAX, WINDOW_MAX, ROUTE, { super::MEMBERS_MAX }>;
 
 /// What a prepared call depends on.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -56,7 +72,9 @@ pub(crate) struct Parts {
 pub(crate) struct Local {
     pub(super) rank: u16,
     device: Option<Opened>,
-    pub(super) bell: Arc<Bell>,
+    bell: Arc<Bell>,
+    /// Some peers are reached by TCP.
+    far: bool,
     pub(super) patience: Patience,
     pub(super) seat: Option<Seat>,
     pub(super) engine: Box<HostEngine>,
@@ -76,12 +94,15 @@ impl Local {
         let Parts { device, on, links, bell, seat } = parts;
         // Whoever emulates a device or a board needs the cores, too.
         let busy = on.as_ref().is_some_and(Opened::is_software) || shared.boards.any();
-        let patience = Patience::new(links.len(), busy);
+        let patience = Patience::new(shared.near, busy);
+        let far = links.iter().flatten().any(|link| tcp(link).is_some());
         let links = links.into_iter().collect();
+        let device = Located { device, arena: shared.pool.arena.clone() };
         Self {
             rank,
             device: on,
             bell,
+            far,
             patience,
             seat,
             engine: Box::new(Engine::new(rank, shared.boards.epoch, device, links)),
@@ -106,6 +127,24 @@ impl Local {
     /// Tells the others of this process that no more calls will come for now.
     pub fn leave(&self) {
         self.spans().for_each(SpanLink::leave);
+    }
+
+    /// Sleeps until something may have happened, a fraction of a millisecond at most.
+    pub fn sleep(&self) {
+        if !self.far {
+            return self.bell.sleep();
+        }
+        let waits = self.engine.links().iter().flatten().filter_map(tcp).flat_map(TcpLink::waits);
+        let flag = |on, flag| if on { flag } else { PollFlags::empty() };
+        let mut fds: Vec<PollFd<'_>> = waits
+            .map(|wait| {
+                let (read, write) = (wait.readable, wait.writable);
+                let flags = flag(read, PollFlags::IN) | flag(write, PollFlags::OUT);
+                PollFd::from_borrowed_fd(wait.fd, flags)
+            })
+            .collect();
+        // Whatever ends it: the caller looks for what has happened.
+        let _ = poll(&mut fds, Some(&NAP));
     }
 
     fn spans(&self) -> impl Iterator<Item = &SpanLink<HostPtr>> {
@@ -133,8 +172,8 @@ impl Local {
         };
         let channel = self.engine.channel(self.engine.next_op());
         // The channel is free, so nobody uses its scratch.
-        let (device, peers) = (self.device.as_ref(), &self.shared.devices);
-        let slots = match self.scratch[channel].at_least(*scratch, device, peers) {
+        let (device, pool) = (self.device.as_ref(), &self.shared.pool);
+        let slots = match self.scratch[channel].at_least(*scratch, device, pool) {
             Ok(slots) => slots,
             Err(error) => return self.counted(Err(error)),
         };

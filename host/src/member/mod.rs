@@ -10,11 +10,13 @@ use crate::device::Opened;
 use crate::device::dpu::Taken;
 use crate::error::Error;
 use crate::failures::Failures;
+use crate::memory::Pool;
 use crate::pending::Held;
 use crate::planner::{Plan, PlanOptions};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
+use unisono_link_shm::Guard;
 
 pub(crate) use local::{AnyLink, Local, Parts};
 pub(crate) use remote::Remote;
@@ -49,8 +51,11 @@ pub(crate) struct Shared {
     pub options: PlanOptions,
     pub timeout: Duration,
     pub started: Instant,
-    /// All open GPUs of the group, each once.
-    pub devices: Vec<Opened>,
+    pub pool: Pool,
+    /// Members on this machine.
+    pub near: usize,
+    /// Notices when a process on this machine dies.
+    pub _watch: Option<Guard>,
     pub failures: Failures,
     /// Cancels the calls that are waited for.
     pub interrupt: Option<Arc<AtomicBool>>,
@@ -136,9 +141,9 @@ impl Member {
         self.device().is_some_and(|own| own.is(device))
     }
 
-    /// All GPUs of the group.
-    pub(crate) fn devices(&self) -> &[Opened] {
-        &self.shared.devices
+    /// Where this member's memory comes from.
+    pub(crate) fn pool(&self) -> &Pool {
+        &self.shared.pool
     }
 
     /// This member's rank.
@@ -184,7 +189,7 @@ impl Member {
         // A board may still wait for an answer, or for what was lost on the way to it.
         while boards.packets && boards.working.load(Ordering::Relaxed) > 0 {
             local.progress();
-            local.bell.sleep();
+            local.sleep();
         }
     }
 
@@ -270,7 +275,7 @@ impl Member {
     /// Sleeps until something may have happened.
     pub(crate) fn rest(&self) {
         match &self.body {
-            Body::Local(local) => local.bell.sleep(),
+            Body::Local(local) => local.sleep(),
             Body::Remote(_) => Remote::rest(),
         }
     }

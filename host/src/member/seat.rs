@@ -6,37 +6,33 @@
 //! when it has waited for a while, moves away; nobody is bound to a core.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-
-/// Not known.
-const NOWHERE: u32 = u32::MAX;
+use unisono_link_shm::Word;
 
 /// A scheduler that has put a member back has its reasons: how long it is left in peace. Moving
 /// costs some 10 us, so this is one part in a hundred at most.
 const PATIENCE: Duration = Duration::from_millis(5);
 
-/// Where a member was seen last; a line of its own, since others read it.
-#[derive(Debug)]
-#[repr(align(128))]
-struct Place(AtomicU32);
-
-/// One member's seat among those of its group.
+/// One member's seat among those of its group on this machine, which may be several processes.
 #[derive(Clone, Debug)]
 pub(crate) struct Seat {
-    places: Arc<[Place]>,
+    /// Where each was seen last: one more than the number of the core; 0 if not known.
+    places: Arc<[Word]>,
     member: usize,
     moved: Option<Instant>,
 }
 
 impl Seat {
-    /// One for each of `members`; none if there are more members than cores, or only one.
-    pub fn row(members: usize) -> Option<Vec<Self>> {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    /// One for each of these members, whose words these are; none if there are more members than
+    /// cores, or only one.
+    pub fn row(words: Vec<Word>) -> Option<Vec<Self>> {
+        let (cores, members) =
+            (std::thread::available_parallelism().map_or(1, usize::from), words.len());
         if members < 2 || members > cores {
             return None;
         }
-        let places: Arc<[Place]> = (0..members).map(|_| Place(AtomicU32::new(NOWHERE))).collect();
+        let places: Arc<[Word]> = words.into();
         let seat = |member| Self { places: places.clone(), member, moved: None };
         Some((0..members).map(seat).collect())
     }
@@ -45,14 +41,14 @@ impl Seat {
     /// thread.
     #[cfg(target_os = "linux")]
     pub fn settle(&mut self) {
-        use rustix::thread::{sched_getaffinity, sched_getcpu, sched_setaffinity};
-        let here = sched_getcpu();
-        let taken = |place: &Place| place.0.load(Ordering::Relaxed);
+        use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
+        let here = sched_getcpu() as u32 + 1;
+        let taken = |place: &Word| place.load(Ordering::Relaxed);
         if let Some(own) = self.places.get(self.member) {
-            own.0.store(here as u32, Ordering::Relaxed);
+            own.store(here, Ordering::Relaxed);
         }
         let others = || self.places.iter().enumerate().filter(|(m, _)| *m != self.member);
-        if others().all(|(_, place)| taken(place) != here as u32) {
+        if others().all(|(_, place)| taken(place) != here) {
             return;
         }
         let now = Instant::now();
@@ -62,11 +58,10 @@ impl Seat {
         self.moved = Some(now);
         let Ok(allowed) = sched_getaffinity(None) else { return };
         let mut free = allowed;
-        self.places.iter().for_each(|place| {
-            if taken(place) != NOWHERE {
-                free.unset(taken(place) as usize);
-            }
-        });
+        let cores = self.places.iter().filter_map(|place| taken(place).checked_sub(1));
+        // Another process may write anything there.
+        let cores = cores.map(|core| core as usize).filter(|core| *core < CpuSet::MAX_CPU);
+        cores.for_each(|core| free.unset(core));
         // Without a free core there is nowhere to go. Otherwise the thread moves at once, and may
         // go anywhere again after that, unless somebody has just told it where to be.
         if free.count() > 0 && sched_setaffinity(None, &free).is_ok() {
@@ -76,7 +71,7 @@ impl Seat {
                 tracing::warn!("a rank's thread stays on {} cores: {error}", free.count());
             }
             if let Some(own) = self.places.get(self.member) {
-                own.0.store(sched_getcpu() as u32, Ordering::Relaxed);
+                own.store(sched_getcpu() as u32 + 1, Ordering::Relaxed);
             }
         }
     }
@@ -84,7 +79,7 @@ impl Seat {
     /// Only Linux says where a thread runs.
     #[cfg(not(target_os = "linux"))]
     pub fn settle(&mut self) {
-        let _ = (&self.moved, NOWHERE, PATIENCE);
+        let _ = (&self.moved, PATIENCE);
     }
 }
 
@@ -93,20 +88,24 @@ mod tests {
     use super::*;
     use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 
+    fn row(members: usize) -> Option<Vec<Seat>> {
+        Seat::row((0..members).map(|_| Word::default()).collect())
+    }
+
     #[test]
     fn a_member_leaves_a_core_that_another_one_has() {
-        let Some(mut row) = Seat::row(2) else { return };
+        let Some(mut row) = row(2) else { return };
         let allowed = sched_getaffinity(None).expect("this thread's cores");
         row[1].settle();
         row[0].settle();
-        let (a, b) = (row[0].places[0].0.load(Ordering::Relaxed), sched_getcpu() as u32);
-        assert_ne!(row[0].places[1].0.load(Ordering::Relaxed), a, "both on core {a}, now on {b}");
+        let (a, b) = (row[0].places[0].load(Ordering::Relaxed), sched_getcpu() as u32 + 1);
+        assert_ne!(row[0].places[1].load(Ordering::Relaxed), a, "both on core {a}, now on {b}");
         assert_eq!(sched_getaffinity(None).expect("the same").count(), allowed.count());
     }
 
     #[test]
     fn a_member_that_is_bound_stays() {
-        let Some(mut row) = Seat::row(2) else { return };
+        let Some(mut row) = row(2) else { return };
         let allowed = sched_getaffinity(None).expect("this thread's cores");
         let mut one = CpuSet::new();
         one.set(sched_getcpu());

@@ -1,12 +1,10 @@
 //! How a member waits: first spin, then let others run, then sleep; and looks at the time.
 
 use super::local::Local;
-use super::seat::Seat;
 use crate::error::Error;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 use unisono_core::wire::frame::Abort;
-use unisono_link_span::Bell;
 
 /// How patient each stage is.
 #[derive(Clone, Copy, Debug)]
@@ -18,7 +16,7 @@ pub(crate) struct Patience {
 }
 
 impl Patience {
-    /// For a group of this many members on this machine; `busy`: a device or a board is emulated on
+    /// For a group with this many members on this machine; `busy`: a device or a board is emulated on
     /// its cores.
     pub fn new(members: usize, busy: bool) -> Self {
         if busy {
@@ -60,7 +58,7 @@ impl Waiter {
     }
 
     /// Nothing happened: waits a little. Returns the time if it is worth looking at deadlines.
-    pub fn idle(&mut self, bell: &Bell, seat: &mut Option<Seat>) -> Option<unisono_core::Instant> {
+    pub fn idle(&mut self, member: &mut Local) -> Option<unisono_core::Instant> {
         self.idle = self.idle.saturating_add(1);
         let Patience { spins, yields } = self.patience;
         let asleep = self.idle > spins + yields;
@@ -70,13 +68,13 @@ impl Waiter {
             std::hint::spin_loop();
         } else if !asleep {
             if self.idle == spins + 1
-                && let Some(seat) = seat
+                && let Some(seat) = &mut member.seat
             {
                 seat.settle();
             }
             std::thread::yield_now();
         } else {
-            bell.sleep();
+            member.sleep();
         }
         (asleep || self.idle.is_multiple_of(CLOCK_EVERY)).then(|| self.now())
     }
@@ -91,8 +89,7 @@ impl Local {
     pub fn finish(&mut self, op_id: u64) -> Result<(), Error> {
         let mut waiter = Waiter::new(self.patience, self.shared.started);
         loop {
-            let time =
-                if self.work() { waiter.busy() } else { waiter.idle(&self.bell, &mut self.seat) };
+            let time = if self.work() { waiter.busy() } else { waiter.idle(self) };
             if let Some(now) = time {
                 self.pass_time(op_id, now);
             }

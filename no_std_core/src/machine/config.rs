@@ -114,7 +114,7 @@ pub enum ConfigError {
         most: u16,
     },
     /// Peers may send chunks before this member has room for them.
-    #[error("{eager} eager chunks need a window as large and peers whose memory can be read")]
+    #[error("{eager} eager chunks need a window as large")]
     Eager {
         /// Eager chunks asked for.
         eager: u64,
@@ -238,8 +238,7 @@ impl Config {
         if self.window == 0 || usize::from(self.window) > window_max {
             return Err(ConfigError::Window { window: self.window, most: window_max as u16 });
         }
-        let bytes_to_fold = self.by_bytes != 0 && kind.reduces();
-        if self.eager > u64::from(self.window) || (self.eager > 0 && bytes_to_fold) {
+        if self.eager > u64::from(self.window) {
             return Err(ConfigError::Eager { eager: self.eager });
         }
         if chunk == 0 || self.slot_bytes() > u64::from(u32::MAX) {

@@ -17,6 +17,11 @@
 //! or spent (what comes by span needs no grant and comes by itself), and with D + 2 slots the
 //! next contribution is granted. Hence no lane waits for its own slots.
 //!
+//! Chunks that peers send without having been asked (`eager`) need a slot for each of their
+//! contributions from the start: with one for each peer whose contributions come as bytes, one for
+//! each fold of a route and D for the stack, all are granted when the lane opens. Their lanes are
+//! open as soon as the call begins, so a link never holds a frame that nobody has room for.
+//!
 //! Slots for copies of values in private memory (see `stage`) come on top of these.
 
 use super::config::{Config, ConfigError};
@@ -58,6 +63,9 @@ impl<M: Copy, const R: usize> Lane<M, R> {
     }
 }
 
+/// Most folds of a route: a node's, and the one of all nodes.
+const FOLDS_MAX: u32 = 2;
+
 /// Most sources of any fold of the call.
 fn entries(cfg: &Config) -> u32 {
     u32::from(cfg.schedule.fan_in(cfg.layout.kind, cfg.layout.ranks))
@@ -89,6 +97,7 @@ impl Config {
             _ if !self.layout.kind.reduces() || self.layout.ranks == 1 => 1,
             0 if entries(self) <= u32::from(self.sources_max) => 1,
             0 => depth(self) + 1,
+            peers if self.eager > 0 => peers.count_ones() + FOLDS_MAX + depth(self),
             _ => depth(self) + 2,
         };
         least as u8 + self.stage_slots()

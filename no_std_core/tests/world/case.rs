@@ -114,9 +114,7 @@ impl Case {
         self.grows = rng.one_in(4);
         self.varied = rng.one_in(3);
         self.private = rng.one_in(3).then(|| rng.next());
-        let may_be_eager =
-            matches!(self.joins, Joins::All(Join::Span | Join::Put)) || !self.layout.kind.reduces();
-        if may_be_eager && rng.one_in(2) {
+        if rng.one_in(2) {
             self.eager = rng.below(u64::from(self.window) + 1);
         }
         self

@@ -1,0 +1,137 @@
+//! Links of the members of this process to all members of their group.
+
+use super::team::Team;
+use crate::device::dpu::Taken;
+use crate::error::Error;
+use crate::member::AnyLink;
+use crate::planner::WINDOW_MAX;
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use unisono_core::wire::board::Join;
+use unisono_driver::Either;
+use unisono_link_shm::{Arena, Fabric, Guard, Layout, Word};
+use unisono_link_span::{Bell, fabric_with};
+use unisono_link_tcp::{Options, TcpLink};
+use unisono_rendezvous::Route;
+
+/// A member's links, by rank, and its bell.
+pub(super) type Row = (Vec<Option<AnyLink>>, Arc<Bell>);
+
+/// All links of this process.
+pub(super) struct Links {
+    /// Of each of its members.
+    pub rows: Vec<Row>,
+    /// A word of each member on this machine, and its rank.
+    pub words: Vec<(u16, Word)>,
+    /// Memory that other processes see, and what notices when they die.
+    pub shared: Option<(Arc<Arena>, Guard)>,
+    /// Some are byte streams.
+    pub streams: bool,
+}
+
+/// What has come of the routes to other processes, by their index.
+struct Ways {
+    near: Vec<Option<UnixStream>>,
+    far: Vec<Option<Vec<TcpStream>>>,
+}
+
+impl Links {
+    /// Links for members that have room for so many calls in flight.
+    pub fn new(team: &Team, calls: usize) -> Result<Self, Error> {
+        let mut ways = Ways { near: Vec::new(), far: Vec::new() };
+        for route in team.routes(calls)? {
+            let (near, far) = match route {
+                None => (None, None),
+                Some(Route::Near(stream)) => (Some(stream), None),
+                Some(Route::Far { streams, .. }) => (None, Some(streams)),
+            };
+            ways.near.push(near);
+            ways.far.push(far);
+        }
+        let own: Vec<usize> = team.own_members().map(usize::from).collect();
+        let all = team.homes.len();
+        let mut links = Self::near(team, calls, ways.near)?;
+        let bells = links.rows.iter().map(|(_, bell)| bell.clone()).collect();
+        for (row, (spans, _)) in links.rows.iter_mut().zip(fabric_with(bells, calls, WINDOW_MAX)) {
+            row.0.resize_with(all, || None);
+            for (to, span) in own.iter().zip(spans) {
+                if let Some(span) = span {
+                    row.0[*to] = Some(Either::A(span));
+                }
+            }
+        }
+        for (process, streams) in (0..).zip(ways.far) {
+            if let Some(streams) = streams {
+                links.streams = true;
+                links.far(team, process, calls, streams)?;
+            }
+        }
+        Ok(links)
+    }
+
+    /// Rows of all own members, with links to those of other processes on this machine.
+    fn near(team: &Team, calls: usize, sockets: Vec<Option<UnixStream>>) -> Result<Self, Error> {
+        if sockets.iter().all(Option::is_none) {
+            let rows = team.own_members().map(|_| (Vec::new(), Arc::default())).collect();
+            let words = team.own_members().map(|rank| (rank, Word::default())).collect();
+            return Ok(Self { rows, words, shared: None, streams: false });
+        }
+        let (homes, window) = (team.homes.clone(), WINDOW_MAX);
+        let layout = Layout { homes, channels: calls, window };
+        let fabric = Fabric::join(&layout, team.own, sockets);
+        let fabric = fabric.map_err(|error| Error::World(error.to_string()))?;
+        let row = |(links, bell): unisono_link_shm::Ends| {
+            let any = |link: Option<_>| link.map(|link| Either::B(Either::A(link)));
+            (links.into_iter().map(any).collect(), bell)
+        };
+        let rows = fabric.ends.into_iter().map(row).collect();
+        let words = (0..).zip(fabric.words).filter_map(|(rank, word)| Some((rank, word?)));
+        let words = words.collect();
+        Ok(Self { rows, words, shared: Some((fabric.arena, fabric.watch)), streams: false })
+    }
+
+    /// Links to the members of a process that is reached by these streams.
+    fn far(
+        &mut self,
+        team: &Team,
+        process: u16,
+        calls: usize,
+        streams: Vec<TcpStream>,
+    ) -> Result<(), Error> {
+        let of = |home: u16| {
+            let here = move |(_, other): &(usize, &u16)| **other == home;
+            team.homes.iter().enumerate().filter(here).map(|(member, _)| member)
+        };
+        let (low, high) = (team.own.min(process), team.own.max(process));
+        let mut streams = streams.into_iter();
+        // Both ends deal them out in the same order.
+        for (a, b) in of(low).flat_map(|a| of(high).map(move |b| (a, b))) {
+            let (from, to) = if low == team.own { (a, b) } else { (b, a) };
+            let mine = streams.by_ref().take(calls).collect();
+            let link = TcpLink::new(mine, Options::default());
+            let link = link.map_err(|error| Error::World(format!("process {process}: {error}")))?;
+            let index = team.own_members().position(|member| usize::from(member) == from);
+            let place = index.and_then(|index| self.rows[index].0.get_mut(to));
+            if let Some(place) = place {
+                *place = Some(Either::B(Either::B(Either::A(link))));
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the member `rank` a board; all members are in this process then.
+    pub fn join(&mut self, board: &mut Taken, rank: u16, epoch: u32) -> Result<(), Error> {
+        let members = self.rows.len() as u16;
+        let peers: Vec<u16> = (0..members).filter(|&peer| peer != rank).collect();
+        let ends = board.join(Join { epoch, rank, members, next_op: 0 }, &peers)?;
+        for (peer, end) in peers.into_iter().zip(ends) {
+            if let Some(link) = self.rows[usize::from(peer)].0.get_mut(usize::from(rank)) {
+                *link = Some(Either::B(Either::B(Either::B(end))));
+            }
+        }
+        // Nobody here has its links.
+        self.rows[usize::from(rank)].0.clear();
+        Ok(())
+    }
+}

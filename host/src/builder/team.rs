@@ -1,0 +1,90 @@
+//! The processes of a group: which members are where, and how fast they are.
+
+use super::places::Places;
+use crate::device::rates::{self, Rate};
+use crate::error::Error;
+use crate::member::MEMBERS_MAX;
+use crate::world::World;
+use unisono_core::schedule::Owners;
+use unisono_rendezvous::Route;
+
+/// Where the members of a group are.
+pub(super) struct Team {
+    world: Option<World>,
+    /// Index of this process.
+    pub own: u16,
+    /// The process of each member.
+    pub homes: Vec<u16>,
+    /// Do all ranks fold with CPUs?
+    even: bool,
+}
+
+impl Team {
+    /// All processes tell each other how many ranks they have.
+    pub fn meet(world: Option<&World>, places: Result<&Places, Error>) -> Result<Self, Error> {
+        let own = places.map(|places| (places.ranks.len(), places.is_even()));
+        let Some(world) = world else {
+            let (ranks, even) = own?;
+            return Ok(Self { world: None, own: 0, homes: vec![0; ranks], even });
+        };
+        let all = world.agree(own)?;
+        // More than that is refused, and would only take memory here.
+        let homes = (0..).zip(&all).flat_map(|(process, (ranks, _))| {
+            std::iter::repeat_n(process, (*ranks).min(MEMBERS_MAX + 1))
+        });
+        let homes = homes.take(MEMBERS_MAX + 1).collect();
+        let even = all.iter().all(|(_, even)| *even);
+        Ok(Self { world: Some(world.clone()), own: world.rank() as u16, homes, even })
+    }
+
+    /// Members so far: ranks, until aggregators are added.
+    pub const fn members(&self) -> u16 {
+        self.homes.len() as u16
+    }
+
+    /// Members of this process, in order.
+    pub fn own_members(&self) -> impl Iterator<Item = u16> + '_ {
+        (0..).zip(&self.homes).filter(|(_, home)| **home == self.own).map(|(member, _)| member)
+    }
+
+    /// Is it a member of this process?
+    pub fn is_own(&self, member: u16) -> bool {
+        self.homes.get(usize::from(member)) == Some(&self.own)
+    }
+
+    /// Adds aggregators on CPUs until there are so many members: threads of the first process.
+    pub fn fill(&mut self, members: u16) {
+        self.homes.resize(usize::from(members), 0);
+    }
+
+    /// Shares by the measured rates of all ranks; `None` if they are all the same.
+    pub fn owners(&self, places: &mut Places) -> Result<Option<Owners>, Error> {
+        let ranks = self.members();
+        if self.even || ranks < 2 {
+            return Ok(None);
+        }
+        let own = places.rates();
+        let Some(world) = &self.world else { return Ok(rates::owners(ranks, &own?)) };
+        let own = own.map(|all| all.iter().map(|r| (r.fold, r.send)).collect::<Vec<_>>());
+        let all = world.agree(own)?.into_iter().flatten();
+        let all: Vec<Rate> = all.map(|(fold, send)| Rate { fold, send }).collect();
+        Ok(rates::owners(ranks, &all))
+    }
+
+    /// Is it so for any process?
+    pub fn any(&self, own: bool) -> Result<bool, Error> {
+        let Some(world) = &self.world else { return Ok(own) };
+        Ok(world.agree(Ok(own))?.contains(&true))
+    }
+
+    /// Ways to the other processes, by their index, for links with so many channels.
+    pub fn routes(&self, channels: usize) -> Result<Vec<Option<Route>>, Error> {
+        let Some(world) = &self.world else { return Ok(vec![None]) };
+        // Every pair of members has a stream for each channel.
+        let count = |process| self.homes.iter().filter(|home| **home == process).count();
+        let counts: Vec<usize> = (0..world.size() as u16).map(count).collect();
+        let most = |(at, a): (usize, &usize)| counts[..at].iter().map(move |b| a * b).max();
+        let pairs = counts.iter().enumerate().filter_map(most).max().unwrap_or(0);
+        world.routes(pairs * channels)
+    }
+}

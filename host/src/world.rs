@@ -1,0 +1,121 @@
+//! The processes of a job, which make groups together.
+
+use crate::error::Error;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use unisono_rendezvous::{Options, Rendezvous, Route, Seat, Secret, connect};
+
+pub use unisono_rendezvous::{Interface, Launcher};
+
+/// How long the processes of a job wait for each other to come.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// All processes that a launcher has started for one job: `unisono launch`, `torchrun`, `mpirun`,
+/// `mpiexec`, `srun`. Clones are the same job.
+///
+/// What is done with it, making groups above all, all processes do in the same order.
+///
+/// ```no_run
+/// use unisono::{Group, Sum, World};
+///
+/// # fn main() -> Result<(), unisono::Error> {
+/// let world = World::from_env()?.expect("started by a launcher");
+/// let mut group = Group::builder().world(&world).build()?;
+/// group.run(|member| {
+///     let mut gradient = member.tensor::<f32>(1_000_000)?;
+///     member.all_reduce(&mut gradient, Sum)
+/// })?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct World {
+    rendezvous: Arc<Mutex<Rendezvous>>,
+    seat: Arc<Seat>,
+    near: bool,
+    interface: Option<Interface>,
+}
+
+impl std::fmt::Debug for World {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("World").field("seat", &self.seat).finish_non_exhaustive()
+    }
+}
+
+impl World {
+    /// The job that this process belongs to, by the environment variables of its launcher, once
+    /// all its processes are there; `None` without a launcher.
+    ///
+    /// # Errors
+    /// [`Error::World`]: variables that make no sense, ranks that do not come, strangers.
+    pub fn from_env() -> Result<Option<Self>, Error> {
+        let Some(seat) = Seat::from_env()? else { return Ok(None) };
+        let secret = Secret::from_env()?;
+        Self::join(seat, secret.as_ref(), PATIENCE).map(Some)
+    }
+
+    fn join(seat: Seat, secret: Option<&Secret>, patience: Duration) -> Result<Self, Error> {
+        let rendezvous = Rendezvous::join(&seat, secret, patience)?;
+        let rendezvous = Arc::new(Mutex::new(rendezvous));
+        Ok(Self { rendezvous, seat: Arc::new(seat), near: true, interface: None })
+    }
+
+    /// Number of this process, from 0.
+    #[must_use]
+    pub fn rank(&self) -> usize {
+        self.seat.rank
+    }
+
+    /// Processes of the job.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.seat.size
+    }
+
+    /// May processes of one host share memory? Otherwise they use TCP. All must say the same.
+    #[must_use]
+    pub const fn near(mut self, near: bool) -> Self {
+        self.near = near;
+        self
+    }
+
+    /// Links between hosts go through this interface only.
+    #[must_use]
+    pub fn interface(mut self, interface: Interface) -> Self {
+        self.interface = Some(interface);
+        self
+    }
+
+    fn rendezvous(&self) -> MutexGuard<'_, Rendezvous> {
+        self.rendezvous.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What every process has to say, by number. If it is an error anywhere, it is one everywhere.
+    ///
+    /// # Errors
+    /// This process's own error, otherwise [`Error::World`].
+    pub fn agree<T: Serialize + DeserializeOwned>(
+        &self,
+        own: Result<T, Error>,
+    ) -> Result<Vec<T>, Error> {
+        let words = own.as_ref().map_err(ToString::to_string);
+        let words = serde_json::to_vec(&words).map_err(|e| Error::World(e.to_string()))?;
+        let all = self.rendezvous().all_gather(&words)?;
+        own?;
+        let one = |(process, words): (usize, &Vec<u8>)| {
+            let said: Result<Result<T, String>, _> = serde_json::from_slice(words);
+            let said = said.map_err(|error| error.to_string()).flatten();
+            said.map_err(|text| Error::World(format!("process {process}: {text}")))
+        };
+        all.iter().enumerate().map(one).collect()
+    }
+
+    /// Ways to all other processes, with so many streams to those that are not near.
+    pub(crate) fn routes(&self, streams: usize) -> Result<Vec<Option<Route>>, Error> {
+        let (near, interface) = (self.near, self.interface.clone());
+        let options = Options { streams, near, interface, ..Options::default() };
+        Ok(connect(&mut self.rendezvous(), &options)?)
+    }
+}
