@@ -84,7 +84,8 @@ impl Team {
         let count = |process| self.homes.iter().filter(|home| **home == process).count();
         let counts: Vec<usize> = (0..world.size() as u16).map(count).collect();
         let most = |(at, a): (usize, &usize)| counts[..at].iter().map(move |b| a * b).max();
-        let pairs = counts.iter().enumerate().filter_map(most).max().unwrap_or(0);
+        // A job of one process has no pairs.
+        let pairs = counts.iter().enumerate().filter_map(most).max().unwrap_or(1).max(1);
         world.routes(pairs * channels)
     }
 }

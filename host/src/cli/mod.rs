@@ -9,6 +9,7 @@ mod devices;
 mod error;
 mod flash;
 mod interrupt;
+mod job;
 mod memory;
 mod plan;
 mod progress;

@@ -8,11 +8,13 @@ pub use number::{bytes, duration, rate};
 
 use super::error::Usage;
 use super::interrupt::Interrupt;
+use super::job::Job;
 use clap::ValueEnum;
 use std::str::FromStr;
 use std::time::Duration;
 use unisono::schedule::{Aggregators, Nodes, Owners};
-use unisono::{DType, DeviceSpec, Group, GroupBuilder, Order, ReduceOp, Schedule};
+use unisono::world::Interface;
+use unisono::{DType, DeviceSpec, Group, GroupBuilder, Order, ReduceOp, Schedule, World};
 
 /// Not a comment of the field: to rustdoc, the brackets would be links.
 const ALGO_HELP: &str = "Schedule: auto, ring, direct, one-shot, binomial, double-tree, \
@@ -38,21 +40,46 @@ pub struct GroupArgs {
     /// Give a call up after this time without any progress
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
     pub timeout: Duration,
+    /// How processes reach each other, if a launcher (`unisono launch`, mpirun, torchrun, srun) has
+    /// started several
+    #[arg(long, value_enum, default_value = "auto")]
+    pub links: Links,
+    /// The network between hosts: the name of an interface, or 10.0.0.0/8 [default: what works]
+    #[arg(long, value_name = "NAME|NET")]
+    pub interface: Option<Interface>,
+}
+
+/// `--links`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Links {
+    /// Shared memory on one host, TCP between hosts
+    Auto,
+    /// TCP everywhere
+    Tcp,
 }
 
 impl GroupArgs {
-    /// A group of these ranks for tensors of this type.
+    /// The processes that a launcher has started for this command, if there are several.
+    pub fn world(&self) -> anyhow::Result<Option<World>> {
+        Job::find(self.links, self.interface.as_ref())
+    }
+
+    /// A group for tensors of this type, in which this process has these ranks.
     pub fn group(
         &self,
+        job: &Job,
         ranks: &Ranks,
         dtype: DType,
         interrupt: &Interrupt,
     ) -> anyhow::Result<Group> {
-        Ok(self.builder(ranks, dtype)?.interrupt(interrupt.flag()).build()?)
+        Ok(self.builder(job, ranks, dtype)?.interrupt(interrupt.flag()).build()?)
     }
 
-    fn builder(&self, ranks: &Ranks, dtype: DType) -> Result<GroupBuilder, Usage> {
+    fn builder(&self, job: &Job, ranks: &Ranks, dtype: DType) -> Result<GroupBuilder, Usage> {
         let mut builder = Group::builder().cpus(0).order(self.order.into()).timeout(self.timeout);
+        if let Some(world) = job.world() {
+            builder = builder.world(world);
+        }
         for rank in ranks.places() {
             builder = match rank {
                 Place::Gpu(device) => builder.open(device.clone()),
@@ -63,7 +90,7 @@ impl GroupArgs {
         for dpu in ranks.aggregators() {
             builder = builder.board(dpu.clone());
         }
-        if let Some(schedule) = self.algo.schedule(ranks.count())? {
+        if let Some(schedule) = self.algo.schedule(job.ranks())? {
             builder = builder.schedule(schedule);
         }
         if let Some(chunk) = self.chunk {

@@ -198,9 +198,11 @@ impl Collective {
 }
 
 impl CollectiveArgs {
-    /// Opens the ranks' devices and starts boards.
-    pub fn ranks(&self) -> anyhow::Result<Ranks> {
+    /// Opens the devices of this process's ranks and starts boards. Without `--on` there is one for
+    /// each core, or each process if there are several.
+    pub fn ranks(&self, processes: bool) -> anyhow::Result<Ranks> {
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        let cores = || if processes { 1 } else { cores() };
         let Some(on) = &self.on else {
             return Ok(Ranks::cpus(self.nthreads.unwrap_or_else(cores)));
         };

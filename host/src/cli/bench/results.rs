@@ -109,6 +109,23 @@ impl Side {
     }
 }
 
+/// A line for each rank of this process, the first of which has this number.
+pub fn seats(ranks: &Ranks, first: usize) -> Vec<String> {
+    let (host, model) = super::super::devices::host_and_cpu();
+    let pid = std::process::id();
+    let line = |(rank, place): (usize, &Place)| {
+        let card = if let Place::Gpu(device) = place { Some(device.card()) } else { None };
+        let name = place.name(&model);
+        let none = Pci { domain: 0, bus: 0, device: 0, function: 0 };
+        let Pci { domain, bus, device, .. } = card.and_then(|c| c.pci).unwrap_or(none);
+        format!(
+            "#  Rank {rank:>2} Group  0 Pid {pid:>6} on {host:>10} device {rank:>2} \
+             [{domain:04x}:{bus:02x}:{device:02x}] {name}\n"
+        )
+    };
+    (first..).zip(ranks.places()).map(line).collect()
+}
+
 impl Results {
     /// No rows yet.
     pub fn new(args: &CollectiveArgs, ranks: usize) -> Self {
@@ -125,7 +142,7 @@ impl Results {
     }
 
     /// What stands above the rows.
-    pub fn preamble(&self, args: &CollectiveArgs, ranks: &Ranks) -> String {
+    pub fn preamble(&self, args: &CollectiveArgs, seats: &[String], ranks: &Ranks) -> String {
         let name = args.collective.program();
         let (step, unit) = match args.stepfactor {
             Some(factor) => (factor, "factor"),
@@ -137,25 +154,14 @@ impl Results {
              warmup iters: {} iters: {} agg iters: 1 validation: {} graph: 0 unalign: 0\n\
              #\n# Using devices\n",
             self.program,
-            ranks.count(),
+            seats.len(),
             args.minbytes,
             args.maxbytes,
             args.warmup_iters,
             args.iters,
             args.check
         );
-        let (host, model) = super::super::devices::host_and_cpu();
-        let pid = std::process::id();
-        for (rank, place) in ranks.places().iter().enumerate() {
-            let card = if let Place::Gpu(device) = place { Some(device.card()) } else { None };
-            let name = place.name(&model);
-            let none = Pci { domain: 0, bus: 0, device: 0, function: 0 };
-            let Pci { domain, bus, device, .. } = card.and_then(|c| c.pci).unwrap_or(none);
-            text.push_str(&format!(
-                "#  Rank {rank:>2} Group  0 Pid {pid:>6} on {host:>10} device {rank:>2} \
-                 [{domain:04x}:{bus:02x}:{device:02x}] {name}\n"
-            ));
-        }
+        text.extend(seats.iter().map(String::as_str));
         for dpu in ranks.aggregators() {
             text.push_str(&format!("#  Aggregator {}: {}\n", dpu.spec(), dpu.about()));
         }

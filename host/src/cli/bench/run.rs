@@ -3,42 +3,49 @@
 use super::super::args::Ranks;
 use super::super::error::Usage;
 use super::super::interrupt::Interrupt;
+use super::super::job::Job;
 use super::super::memory::Pages;
 use super::super::staged::Staged;
 use super::args::{CollectiveArgs, Where};
 use super::check;
 use super::data::Tables;
 use super::device::OnDevice;
-use super::results::{Results, Sampled};
-use anyhow::Result;
+use super::results::{Results, Sampled, seats};
+use anyhow::{Result, anyhow};
 use std::io::{self, Write};
-use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
+use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use unisono::{Call, DType, Error, Kind, Member, ReduceOp};
 
 /// Runs the benchmark.
 pub fn run(args: &CollectiveArgs, interrupt: &Interrupt) -> Result<()> {
     let sizes = args.sizes()?;
-    let places = args.ranks()?;
-    let ranks = places.count();
-    let dtypes = args.datatype.dtypes();
+    let world = args.group.world()?;
+    let places = args.ranks(world.is_some());
+    let counted = places.as_ref().map(Ranks::count).map_err(|error| anyhow!("{error:#}"));
+    let met = Job::meet(world, counted);
+    let (places, job) = (places?, met?);
+    let ranks = job.ranks();
     check_args(args, ranks, &sizes, interrupt)?;
-    let json = args.json.as_deref().map(Staged::create_or_open).transpose()?;
+    let json = args.json.as_deref().filter(|_| job.leads());
+    let json = json.map(Staged::create_or_open).transpose();
+    let seats = job.agree(json.as_ref().map(|_| seats(&places, job.here().start)).map_err(copy))?;
+    let json = json?;
     let mut results = Results::new(args, ranks);
-    write(&results.preamble(args, &places))?;
-    for dtype in dtypes {
-        let mut group = args.group.group(&places, dtype, interrupt)?;
+    say(&job, &results.preamble(args, &seats.concat(), &places))?;
+    for dtype in args.datatype.dtypes() {
+        let mut group = args.group.group(&job, &places, dtype, interrupt)?;
         let tables = Tables::all(dtype, &ops(args, dtype), ranks)?;
         let sweep = Sweep {
             args,
             interrupt,
-            ranks,
-            on_device: places.any_gpu() && args.memory == Where::Device,
+            job: &job,
+            on_device: (places.any_gpu() || job.world().is_some()) && args.memory == Where::Device,
             dtype,
             sizes: &sizes,
             tables: &tables,
             slots: (0..ranks).map(|_| Mutex::default()).collect(),
-            of_rank_0: RwLock::default(),
             results: Mutex::new(&mut results),
             failure: Mutex::new(None),
         };
@@ -48,11 +55,15 @@ pub fn run(args: &CollectiveArgs, interrupt: &Interrupt) -> Result<()> {
         }
         ran?;
     }
-    write(&results.footer(args))?;
+    say(&job, &results.footer(args))?;
     if let Some(file) = json {
         results.write_json(file)?;
     }
-    results.demand()
+    if job.leads() { results.demand() } else { Ok(()) }
+}
+
+fn copy(error: &anyhow::Error) -> anyhow::Error {
+    anyhow!("{error:#}")
 }
 
 /// Refuses before the first line what would be refused in the middle.
@@ -68,7 +79,8 @@ fn check_args(
     }
     for dtype in args.datatype.dtypes() {
         // Plans do not depend on where the ranks are, as far as they can be refused.
-        let group = args.group.group(&Ranks::cpus(ranks), dtype, interrupt)?;
+        let (job, places) = (Job::alone(ranks), Ranks::cpus(ranks));
+        let group = args.group.group(&job, &places, dtype, interrupt)?;
         for op in ops(args, dtype) {
             if let Some(op) = op.filter(|op| !op.supports(dtype)) {
                 return Err(Usage(format!("{op} works on integers only, not on {dtype}")).into());
@@ -94,7 +106,11 @@ fn ops(args: &CollectiveArgs, dtype: DType) -> Vec<Option<ReduceOp>> {
     }
 }
 
-fn write(text: &str) -> io::Result<()> {
+/// Writes what is said once for all processes.
+fn say(job: &Job, text: &str) -> io::Result<()> {
+    if !job.leads() {
+        return Ok(());
+    }
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
     out.flush()
@@ -123,20 +139,19 @@ pub struct Memory {
     pub output: Pages,
 }
 
-/// What one rank has measured: out of place, in place.
+/// What one rank has measured, out of place and in place: seconds, and wrong elements.
 type Slot = [(Vec<f64>, u64); 2];
 
 struct Sweep<'a> {
     args: &'a CollectiveArgs,
     interrupt: &'a Interrupt,
-    ranks: usize,
-    /// Tensors are in the ranks' devices.
+    job: &'a Job,
+    /// Tensors are in the ranks' devices, or where all processes see them.
     on_device: bool,
     dtype: DType,
     sizes: &'a [u64],
     tables: &'a [Tables],
     slots: Vec<Mutex<Slot>>,
-    of_rank_0: RwLock<Vec<u8>>,
     results: Mutex<&'a mut Results>,
     /// What ended the calls, where it is none of the library's errors.
     failure: Mutex<Option<anyhow::Error>>,
@@ -164,7 +179,7 @@ impl Sweep<'_> {
 
     fn case<'t>(&self, member: &Member, tables: &'t Tables, bytes: u64) -> Case<'t> {
         let kind = self.args.collective.kind();
-        let (count, size) = self.args.collective.count(bytes, self.dtype, self.ranks);
+        let (count, size) = self.args.collective.count(bytes, self.dtype, self.job.ranks());
         let mut call = Call { op: tables.op, ..Call::new(kind, self.dtype, count) };
         if let Some(&weight) = tables.weights.get(usize::from(member.rank())) {
             call.weight = weight;
@@ -187,7 +202,12 @@ impl Sweep<'_> {
         }
         // Now every slot is filled, and none is filled again before rank 0 makes its next call.
         member.barrier()?;
-        if member.rank() > 0 {
+        let here = self.job.here();
+        if usize::from(member.rank()) != here.start {
+            return Ok(());
+        }
+        self.gather(here)?;
+        if !self.job.leads() {
             return Ok(());
         }
         let halves = [0, 1].map(|half| {
@@ -196,7 +216,17 @@ impl Sweep<'_> {
             Sampled::new(self.args, &times, wrong.iter().sum())
         });
         let line = lock(&self.results).add(self.args, case, halves);
-        write(&line).map_err(|error| self.fail(member, error, "writing the results".into()))
+        say(self.job, &line).map_err(|error| self.fail(member, error, "writing the results".into()))
+    }
+
+    /// Fills the slots of other processes' ranks.
+    fn gather(&self, here: Range<usize>) -> Result<(), Error> {
+        let Some(world) = self.job.world() else { return Ok(()) };
+        let own: Vec<Slot> = self.slots[here].iter().map(|slot| lock(slot).clone()).collect();
+        for (slot, theirs) in self.slots.iter().zip(world.agree(Ok(own))?.into_iter().flatten()) {
+            *lock(slot) = theirs;
+        }
+        Ok(())
     }
 
     /// Notes why this rank gives up; the others end with it.
@@ -245,7 +275,7 @@ impl Sweep<'_> {
         if let Some(device) = &device {
             device.read(memory)?;
         }
-        let wrong = check::wrong(member, case, memory, in_place, &self.of_rank_0)?;
+        let wrong = check::wrong(member, case, memory, in_place)?;
         Ok((times, wrong))
     }
 }

@@ -179,6 +179,11 @@ fn same_tensors(first: &Input, other: &Input, rank: usize) -> Result<()> {
     }
 }
 
+/// Names, types and shapes.
+pub fn shapes(input: &Input) -> Vec<(&str, DType, &[usize])> {
+    input.tensors.iter().map(|(name, t)| (&**name, t.dtype, &*t.shape)).collect()
+}
+
 /// Does the operator exist for every tensor?
 pub fn check_op(input: &Input, op: ReduceOp) -> Result<(), Usage> {
     match input.tensors.iter().find(|(_, t)| !op.supports(t.dtype)) {

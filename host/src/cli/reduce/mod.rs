@@ -12,13 +12,18 @@ mod weight;
 use super::args::{Devices, GroupArgs, bytes, op};
 use super::error::Usage;
 use super::interrupt::Interrupt;
+use super::job::Job;
 use super::progress::Progress;
 use super::report::plural;
+use anyhow::{anyhow, bail};
 use buckets::Buckets;
+use input::Input;
 use output::Output;
+use sha2::{Digest, Sha256};
 use std::path::PathBuf;
 use summary::Summary;
-use unisono::{DType, Error, ReduceOp, Scalar};
+use unisono::{DType, Error, ReduceOp, Scalar, World};
+use verify::Verdict;
 use weight::Written;
 
 const EXAMPLES: &str = "\
@@ -86,26 +91,49 @@ impl ReduceArgs {
     }
 
     /// Every rank's weight for tensors of this type.
-    fn scalars(&self, dtype: DType) -> Result<Vec<Scalar>, Error> {
-        (0..self.files.len()).map(|rank| self.scalar(rank, dtype)).collect()
+    fn scalars(&self, ranks: usize, dtype: DType) -> Result<Vec<Scalar>, Error> {
+        (0..ranks).map(|rank| self.scalar(rank, dtype)).collect()
     }
 
-    fn check(&self) -> Result<(), Usage> {
+    /// Ranks of this process, of so many: one if there are several processes, else one a file.
+    fn own(&self, processes: usize) -> Result<usize, Usage> {
         let files = self.files.len();
-        let refuse = |text: String| Err(Usage(text));
-        if let Some(ranks) = self.on.as_ref().and_then(Devices::count)
-            && ranks != files
-        {
-            let (ranks, files) = (plural(ranks, "rank"), plural(files, "file"));
-            return refuse(format!("--on names {ranks}, but the command names {files}"));
+        let named = self.on.as_ref().and_then(Devices::count);
+        let own = named.unwrap_or(if processes > 1 { 1 } else { files });
+        if processes == 1 && own != files {
+            let (ranks, files) = (plural(own, "rank"), plural(files, "file"));
+            return Err(Usage(format!("--on names {ranks}, but the command names {files}")));
         }
+        Ok(own)
+    }
+
+    /// The files of this process's ranks: each process names them all, or its own.
+    fn own_files(&self, job: &Job) -> Result<&[PathBuf], Usage> {
+        let (files, here) = (self.files.len(), job.here());
+        if files == job.ranks() {
+            return Ok(&self.files[here]);
+        }
+        if files == here.len() && !self.verify {
+            return Ok(&self.files);
+        }
+        let all = plural(job.ranks(), "rank");
+        let (own, files) = (plural(here.len(), "rank"), plural(files, "file"));
+        Err(Usage(if self.verify {
+            format!("--verify needs the files of all {all}, but the command names {files}")
+        } else {
+            format!("{files} for {all}, {own} of them in this process: name all files, or its own")
+        }))
+    }
+
+    fn check(&self, ranks: usize) -> Result<(), Usage> {
+        let refuse = |text: String| Err(Usage(text));
         match (&self.weights, self.op) {
             (None, ReduceOp::PreMulSum) => refuse("mulsum needs --weights, one a rank".into()),
             (None, _) => Ok(()),
             (Some(weights), ReduceOp::PreMulSum) => {
-                if weights.len() != files {
+                if weights.len() != ranks {
                     let weights = plural(weights.len(), "weight");
-                    return refuse(format!("{weights} for {}", plural(files, "file")));
+                    return refuse(format!("{weights} for {}", plural(ranks, "rank")));
                 }
                 Ok(())
             }
@@ -116,28 +144,75 @@ impl ReduceArgs {
 
 /// Runs the command.
 pub fn run(args: &ReduceArgs, interrupt: &Interrupt) -> anyhow::Result<()> {
-    args.check()?;
-    let inputs = input::open_all(&args.files)?;
-    let Some(first) = inputs.first() else { return Ok(()) };
+    let world = args.group.world()?;
+    let own = args.own(world.as_ref().map_or(1, World::size));
+    let job = Job::meet(world, own.map_err(Into::into))?;
+    let ready = prepare(args, &job);
+    let seen = ready.as_ref().map(|ready| ready.seen.clone());
+    let seen = job.agree(seen.map_err(|error| anyhow!("{error:#}")));
+    let Ready { inputs, output, .. } = ready?;
+    if let Some(rank) = seen?.windows(2).position(|two| two[0] != two[1]) {
+        bail!("processes {rank} and {} have different tensors, or other options", rank + 1);
+    }
+    let (Some(first), own) = (inputs.first(), inputs.get(job.here())) else { return Ok(()) };
+    let own = own.unwrap_or(&inputs);
+    let buckets = Buckets::new(first, args.bucket);
+    let steps = if args.verify { 4 } else { 3 };
+    let on = args.on.clone().unwrap_or_else(|| Devices::cpus(own.len()));
+    let ranks = on.open(Some(own.len()), args.group.timeout);
+    job.agree(ranks.as_ref().map(drop).map_err(|error| anyhow!("{error}")))?;
+    let progress = Progress::new(steps * buckets.payload());
+    let (job, ranks) = (&job, &ranks?);
+    let work = run::Work { args, job, inputs: own, ranks, buckets: &buckets, interrupt, progress };
+    let done = run::reduce(&work)?;
+    let finished = output.map(|output| finish(&work, &inputs, output, &done)).transpose();
+    job.agree(finished.as_ref().map(drop).map_err(|error| anyhow!("{error:#}")))?;
+    match finished? {
+        Some(verdict) => Summary::new(args, &work, &done, verdict).print(args.json),
+        None => Ok(()),
+    }
+}
+
+/// What is there before the work begins.
+struct Ready {
+    inputs: Vec<Input>,
+    /// In the process that writes it.
+    output: Option<Output>,
+    /// A hash of what must be the same in all processes.
+    seen: String,
+}
+
+fn prepare(args: &ReduceArgs, job: &Job) -> anyhow::Result<Ready> {
+    args.check(job.ranks())?;
+    let own = args.own_files(job)?;
+    // Whoever verifies reads all.
+    let inputs = input::open_all(if args.verify && job.leads() { &args.files } else { own })?;
+    let Some(first) = inputs.first() else { bail!("no files") };
     input::check_op(first, args.op)?;
-    let output = Output::create(&args.output, &inputs, args.force)?;
+    let output = job.leads().then(|| Output::create(&args.output, &inputs, args.force));
+    let output = output.transpose()?;
     let buckets = Buckets::new(first, args.bucket);
     for dtype in buckets.dtypes() {
-        args.scalars(dtype)?;
+        args.scalars(job.ranks(), dtype)?;
     }
-    let steps = if args.verify { 4 } else { 3 };
-    let files = args.files.len();
-    let on = args.on.clone().unwrap_or_else(|| Devices::cpus(files));
-    let ranks = on.open(Some(files), args.group.timeout)?;
-    let progress = Progress::new(steps * buckets.payload());
-    let work =
-        run::Work { args, inputs: &inputs, ranks: &ranks, buckets: &buckets, interrupt, progress };
-    let done = run::reduce(&work)?;
-    let verdict = args.verify.then(|| verify::verify(&work, done.result())).transpose()?;
+    let seen = format!("{:?} {} {:?}", args.op, args.bucket, input::shapes(first));
+    let seen = Sha256::digest(seen).iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok(Ready { inputs, output, seen })
+}
+
+/// Checks the result, if that is wanted, and writes it.
+fn finish(
+    work: &run::Work<'_>,
+    inputs: &[Input],
+    output: Output,
+    done: &run::Done,
+) -> anyhow::Result<Option<Verdict>> {
+    let verdict = work.args.verify.then(|| verify::verify(work, inputs, done.result()));
+    let verdict = verdict.transpose()?;
     if let Some(verdict) = &verdict {
         verdict.demand()?;
     }
-    output.write(first, &buckets, done.result(), interrupt)?;
+    output.write(&inputs[0], work.buckets, done.result(), work.interrupt)?;
     work.progress.finish();
-    Summary::new(args, &work, &done, verdict).print(args.json)
+    Ok(verdict)
 }

@@ -2,6 +2,7 @@
 
 use super::super::args::Ranks;
 use super::super::interrupt::Interrupt;
+use super::super::job::Job;
 use super::super::memory::Pages;
 use super::super::progress::Progress;
 use super::ReduceArgs;
@@ -20,9 +21,11 @@ pub const BLOCK: usize = 8 << 20;
 pub struct Work<'a> {
     /// The command line.
     pub args: &'a ReduceArgs,
-    /// One file a rank.
+    /// All ranks, and which are here.
+    pub job: &'a Job,
+    /// One file for each rank that is here.
     pub inputs: &'a [Input],
-    /// Where the ranks are.
+    /// Where those ranks are.
     pub ranks: &'a Ranks,
     /// What the calls are.
     pub buckets: &'a Buckets,
@@ -78,7 +81,8 @@ pub fn reduce(work: &Work<'_>) -> Result<Done> {
     work.progress.stage("hashing");
     let hashes = on_threads(&memory, |memory| hash(work, memory))?;
     let Some(hash) = hashes.first().cloned() else { bail!("a group without ranks") };
-    if let Some(rank) = hashes.iter().position(|h| *h != hash) {
+    let all = work.job.agree(Ok(hashes))?.concat();
+    if let Some(rank) = all.iter().position(|h| *h != hash) {
         bail!("rank {rank} has another result than rank 0: a bug in unisono; please report it");
     }
     let memory = memory.into_iter().next().ok_or_else(|| anyhow!("a group without ranks"))?;
@@ -109,7 +113,7 @@ fn on_threads<T: Sync, R: Send>(
 /// A rank's tensors, each at its place.
 fn read(work: &Work<'_>, rank: usize) -> Result<Pages> {
     let input = &work.inputs[rank];
-    tracing::info!("rank {rank} reads {}", input.path.display());
+    tracing::info!("rank {} reads {}", work.job.here().start + rank, input.path.display());
     let mut memory = Pages::new(work.buckets.bytes, false)
         .with_context(|| format!("{} bytes of memory for rank {rank}", work.buckets.bytes))?;
     for (name, tensor) in &input.tensors {
@@ -135,12 +139,12 @@ fn reduce_section(
 ) -> Result<(Section, Duration)> {
     let of_dtype = work.buckets.buckets.iter().filter(|b| b.dtype == dtype);
     let buckets: Vec<&Bucket> = of_dtype.collect();
-    let mut group = work.args.group.group(work.ranks, dtype, work.interrupt)?;
+    let mut group = work.args.group.group(work.job, work.ranks, dtype, work.interrupt)?;
     // Each lock is taken by one thread only: it is how `run` hands every rank its own memory.
     let memory: Vec<_> = memory.iter_mut().map(Mutex::new).collect();
     let times = group.run(|member| {
-        let rank = usize::from(member.rank());
-        match memory.get(rank) {
+        let rank = usize::from(member.rank()).checked_sub(work.job.here().start);
+        match rank.and_then(|rank| memory.get(rank)) {
             Some(own) => {
                 let mut own = own.lock().unwrap_or_else(PoisonError::into_inner);
                 reduce_rank(work, &buckets, member, &mut own)
@@ -185,7 +189,7 @@ fn reduce_rank(
         };
         let span = if memory.is_empty() { 0..0 } else { bucket.span.clone() };
         member.run_in_place(&call, &mut memory[span])?;
-        if rank == 0 {
+        if usize::from(rank) == work.job.here().start {
             work.progress.add(bucket.span.len() as u64);
         }
     }

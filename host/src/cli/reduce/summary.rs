@@ -58,7 +58,7 @@ impl Part {
 impl Summary {
     /// Puts it together.
     pub fn new(args: &ReduceArgs, work: &Work<'_>, done: &Done, verify: Option<Verdict>) -> Self {
-        let ranks = work.inputs.len();
+        let ranks = work.job.ranks();
         let bytes = work.buckets.payload();
         let seconds = done.time.as_secs_f64();
         let algbw = if bytes > 0 { bytes as f64 / seconds } else { 0.0 };

@@ -87,9 +87,9 @@ struct Piece<'a> {
 }
 
 /// Checks every element of the result, on all cores.
-pub fn verify(work: &Work<'_>, result: &[u8]) -> Result<Verdict> {
+pub fn verify(work: &Work<'_>, inputs: &[Input], result: &[u8]) -> Result<Verdict> {
     work.progress.stage("verifying");
-    let pieces = pieces(work.inputs);
+    let pieces = pieces(inputs);
     let next = AtomicUsize::new(0);
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let verdicts: Vec<Result<Verdict>> = std::thread::scope(|scope| {
@@ -97,7 +97,7 @@ pub fn verify(work: &Work<'_>, result: &[u8]) -> Result<Verdict> {
             let mut verdict = Verdict::default();
             while let Some(piece) = pieces.get(next.fetch_add(1, Ordering::Relaxed)) {
                 work.interrupt.check()?;
-                verdict = verdict.merge(check(work, piece, result)?);
+                verdict = verdict.merge(check(work, inputs, piece, result)?);
             }
             Ok(verdict)
         };
@@ -123,11 +123,11 @@ pub fn verify(work: &Work<'_>, result: &[u8]) -> Result<Verdict> {
 
 /// Does the contract fix the bits of every tensor?
 fn is_canonical(work: &Work<'_>) -> Result<bool> {
-    let ranks = work.inputs.len() as u16;
+    let ranks = work.job.ranks();
     for dtype in work.buckets.dtypes() {
         let op = work.args.op;
-        if let Some(schedule) = work.args.group.algo.schedule(work.inputs.len())?
-            && !Order::Canonical.permits(&schedule, Kind::AllReduce, ranks, op, dtype)
+        if let Some(schedule) = work.args.group.algo.schedule(ranks)?
+            && !Order::Canonical.permits(&schedule, Kind::AllReduce, ranks as u16, op, dtype)
         {
             return Ok(false);
         }
@@ -147,19 +147,24 @@ fn pieces(inputs: &[Input]) -> Vec<Piece<'_>> {
     pieces
 }
 
-fn check(work: &Work<'_>, piece: &Piece<'_>, result: &[u8]) -> Result<Verdict> {
+fn check(
+    work: &Work<'_>,
+    inputs: &[Input],
+    piece: &Piece<'_>,
+    result: &[u8],
+) -> Result<Verdict> {
     let (dtype, op) = (piece.tensor.dtype, work.args.op);
     let size = dtype.size();
     let span = piece.elements.start * size..piece.elements.end * size;
     let mut tensors = Vec::new();
-    for input in work.inputs {
+    for input in inputs {
         let mut bytes = vec![0; span.len()];
         let start = input.tensors.get(piece.name).map_or(0, |t| t.start);
         input.read_at(start + span.start as u64, &mut bytes)?;
         tensors.push(bytes);
     }
     let tensors: Vec<_> = tensors.iter().map(Vec::as_slice).collect();
-    let weights = work.args.scalars(dtype)?;
+    let weights = work.args.scalars(inputs.len(), dtype)?;
     let mut want = vec![0; span.len()];
     fold(dtype, op, &tensors, &weights, &mut want)?;
     let place = work.buckets.places.get(piece.name).map_or(0, |p| p.start);
@@ -231,7 +236,9 @@ mod tests {
         let interrupt = Interrupt::install()?;
         let progress = Progress::new(0);
         let ranks = Ranks::cpus(inputs.len());
+        let job = Job::alone(inputs.len());
         let work = Work {
+            job: &job,
             ranks: &ranks,
             args: &args,
             inputs: &inputs,
@@ -240,12 +247,12 @@ mod tests {
             progress,
         };
         let mut result = run::reduce(&work)?.result().to_vec();
-        let verdict = verify(&work, &result)?;
+        let verdict = verify(&work, work.inputs, &result)?;
         assert_eq!((verdict.differ, verdict.elements), (0, 50_826));
         assert!(verdict.canonical && verdict.demand().is_ok());
         let place = buckets.places["fc2.weight"].start;
         result[place + 4 * 7000 + 1] ^= 1;
-        let verdict = verify(&work, &result)?;
+        let verdict = verify(&work, work.inputs, &result)?;
         assert_eq!(verdict.first, Some(("fc2.weight".into(), 7000)));
         assert_eq!(verdict.differ, 1);
         assert!(verdict.demand().is_err());
