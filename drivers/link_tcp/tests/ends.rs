@@ -236,9 +236,9 @@ fn a_caller_may_sleep_until_a_link_can_go_on() {
     assert_eq!(wanted, [(true, false)]);
     // Nobody has asked for the frames of channel 0.
     tell(&mut a, 0, 1);
-    assert!(!sleep_on(&[&mut b], soon));
+    assert!(!sleep_on(&[&b], soon));
     tell(&mut a, 1, 2);
-    assert!(sleep_on(&[&mut b], GUARD));
+    assert!(sleep_on(&[&b], GUARD));
     b.poll();
     assert_eq!(b.poll_frame(1).expect("open").expect("a frame").header, control(2));
     assert_eq!(b.waits().count(), 0, "a frame that nobody takes is nothing to wait for");
@@ -249,7 +249,7 @@ fn a_caller_may_sleep_until_a_link_can_go_on() {
     a.poll();
     let wanted: Vec<_> = a.waits().map(|w| (w.readable, w.writable)).collect();
     assert_eq!(wanted, [(false, true)]);
-    assert!(!sleep_on(&[&mut a], soon), "nobody receives it");
+    assert!(!sleep_on(&[&a], soon), "nobody receives it");
     let mut place = vec![0; LARGE];
     let mut rounds = 0;
     loop {
@@ -263,7 +263,7 @@ fn a_caller_may_sleep_until_a_link_can_go_on() {
             }
         }
         rounds += 1;
-        assert!(sleep_on(&[&mut a, &mut b], GUARD), "after {rounds} rounds");
+        assert!(sleep_on(&[&a, &b], GUARD), "after {rounds} rounds");
     }
     assert!(place == large);
 }

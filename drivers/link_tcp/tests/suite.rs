@@ -26,7 +26,7 @@ impl LinkHarness for Sockets {
     fn turn(&mut self, ends: &mut [&mut Self::Link]) {
         if self.buffers == Buffers::Tiny {
             // What the system does by timers takes more time than the suite is ready to spin.
-            sleep_on(ends, Duration::from_millis(1));
+            sleep_on(&ends.iter().map(|end| &**end).collect::<Vec<_>>(), Duration::from_millis(1));
         }
         ends.iter_mut().for_each(|end| end.poll());
     }

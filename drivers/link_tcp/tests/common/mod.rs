@@ -52,7 +52,7 @@ pub fn pair(
 }
 
 /// Sleeps until a link can go on; false if none could for so long.
-pub fn sleep_on(ends: &[&mut TcpLink<HostPtr>], most: Duration) -> bool {
+pub fn sleep_on(ends: &[&TcpLink<HostPtr>], most: Duration) -> bool {
     let waits = ends.iter().flat_map(|end| end.waits());
     let mut fds: Vec<_> = waits
         .map(|wait| {
