@@ -164,6 +164,27 @@ fn a_peer_that_takes_nothing_does_not_hold_up_the_end_for_ever() {
 }
 
 #[test]
+fn the_end_does_not_wait_for_a_peer_that_is_gone() {
+    let options = Options { linger: 10 * GUARD, ..Options::default() };
+    for peer_reads in [false, true] {
+        let (near, mut far) = streams(LOCALHOST, Buffers::System);
+        let mut link = TcpLink::new(vec![near], options).expect("connected");
+        let large = vec![0; LARGE];
+        send(&mut link, 0, 1, &large);
+        if peer_reads {
+            far.read_exact(&mut [0; 4096]).expect("some of it");
+        }
+        let end = thread::spawn(move || drop(link));
+        drop(far);
+        let since = Instant::now();
+        while !end.is_finished() {
+            assert!(since.elapsed() < GUARD, "it waits for nobody");
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+#[test]
 fn half_a_connection_is_none() {
     let (mut near, far) = streams(LOCALHOST, Buffers::System);
     let mut far = link(vec![far]);
