@@ -299,3 +299,22 @@ fn what_cannot_be_a_link_is_refused_with_a_reason() {
     let error = error.expect_err("not connected").to_string();
     assert!(error.contains("channel 1") && error.contains("its peer"), "{error}");
 }
+
+#[test]
+fn streams_send_at_once_and_notice_a_peer_that_is_silent() {
+    for (silence, seconds) in [(1, 5), (30, 30), (31, 31), (3600, 3600)] {
+        let (near, _far) = streams(LOCALHOST, Buffers::System);
+        let same = near.try_clone().expect("a descriptor");
+        let silence = Duration::from_secs(silence);
+        let options = Options { silence, ..Options::default() };
+        let _link = TcpLink::<HostPtr>::new(vec![near], options).expect("connected");
+        assert!(sockopt::tcp_nodelay(&same).expect("an option"));
+        assert!(sockopt::socket_keepalive(&same).expect("an option"));
+        assert_eq!(sockopt::tcp_user_timeout(&same).expect("an option"), seconds * 1000);
+        let idle = sockopt::tcp_keepidle(&same).expect("an option");
+        let interval = sockopt::tcp_keepintvl(&same).expect("an option");
+        let probes = sockopt::tcp_keepcnt(&same).expect("an option");
+        assert_eq!(idle + interval * probes, Duration::from_secs(seconds.into()));
+        assert!(idle >= Duration::from_secs(1), "the system refuses less");
+    }
+}
