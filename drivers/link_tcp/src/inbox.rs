@@ -80,7 +80,7 @@ impl Inbox {
                 return Err(LinkError::Garbage);
             }
             match begin(self.ready()) {
-                Err(_) => return Err(self.give_up()),
+                Err(_) => return Err(self.end(LinkError::Garbage)),
                 Ok(Some((header, len))) => {
                     self.start += len;
                     self.head = Some(Head { header, at: 0 });
@@ -169,16 +169,16 @@ impl Inbox {
             }
             Some(WHOLE) if now.last => self.head = None,
             Some(CUT) => self.head = None,
-            _ => return Err(self.give_up()),
+            _ => return Err(self.end(LinkError::Garbage)),
         }
         Ok(Some(mark == Some(WHOLE)))
     }
 
-    /// Nothing that follows can be understood.
-    fn give_up(&mut self) -> LinkError {
+    /// Nothing follows that could be used, so the frame at the head, if any, never gets whole.
+    const fn end(&mut self, why: LinkError) -> LinkError {
         self.head = None;
-        self.stream = Stream::Over(LinkError::Garbage);
-        LinkError::Garbage
+        self.stream = Stream::Over(why);
+        why
     }
 
     /// Reads into `place`, then ahead; 0 if nothing is there now.
@@ -204,10 +204,7 @@ impl Inbox {
             rustix::io::readv(stream, &mut [IoSliceMut::new(place), IoSliceMut::new(room)])
         };
         match read {
-            Ok(0) => {
-                self.stream = Stream::Over(LinkError::Closed);
-                Err(LinkError::Closed)
-            }
+            Ok(0) => Err(self.end(LinkError::Closed)),
             Ok(bytes) => {
                 self.end += bytes.saturating_sub(first);
                 if bytes < all {
@@ -220,10 +217,7 @@ impl Inbox {
                 self.wanted = true;
                 Ok(0)
             }
-            Err(_) => {
-                self.stream = Stream::Over(LinkError::Closed);
-                Err(LinkError::Closed)
-            }
+            Err(_) => Err(self.end(LinkError::Closed)),
         }
     }
 }

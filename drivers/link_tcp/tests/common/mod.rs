@@ -3,6 +3,7 @@
 // Every test file is a program of its own and uses a part of this.
 #![allow(dead_code)]
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt;
 use std::net::{IpAddr, TcpListener, TcpStream};
 use std::time::Duration;
@@ -19,7 +20,7 @@ pub const GUARD: Duration = Duration::from_secs(60);
 pub enum Buffers {
     /// As it likes.
     System,
-    /// As little as it lets itself be told.
+    /// To send, as little as it lets itself be told; to receive, enough to need no timers.
     Tiny,
 }
 
@@ -27,13 +28,13 @@ pub enum Buffers {
 pub fn streams(address: IpAddr, buffers: Buffers) -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind((address, 0)).expect("a free port");
     if buffers == Buffers::Tiny {
-        sockopt::set_socket_recv_buffer_size(&listener, 1).expect("a buffer");
+        sockopt::set_socket_recv_buffer_size(&listener, 32 << 10).expect("a buffer");
     }
     let a = TcpStream::connect(listener.local_addr().expect("bound")).expect("somebody listens");
     let (b, _) = listener.accept().expect("somebody has connected");
     if buffers == Buffers::Tiny {
         for stream in [&a, &b] {
-            sockopt::set_socket_recv_buffer_size(stream, 1).expect("a buffer");
+            sockopt::set_socket_recv_buffer_size(stream, 32 << 10).expect("a buffer");
             sockopt::set_socket_send_buffer_size(stream, 1).expect("a buffer");
         }
     }
@@ -48,6 +49,21 @@ pub fn pair(
 ) -> (TcpLink<HostPtr>, TcpLink<HostPtr>) {
     let (a, b) = (0..channels).map(|_| streams(address, buffers)).unzip();
     (link(a), link(b))
+}
+
+/// Sleeps until a link can go on; false if none could for so long.
+pub fn sleep_on(ends: &[&TcpLink<HostPtr>], most: Duration) -> bool {
+    let waits = ends.iter().flat_map(|end| end.waits());
+    let mut fds: Vec<_> = waits
+        .map(|wait| {
+            let mut flags = PollFlags::empty();
+            flags.set(PollFlags::IN, wait.readable);
+            flags.set(PollFlags::OUT, wait.writable);
+            PollFd::from_borrowed_fd(wait.fd, flags)
+        })
+        .collect();
+    let most = Timespec::try_from(most).expect("short");
+    poll(&mut fds, Some(&most)).expect("descriptors") > 0
 }
 
 /// A link with the usual options.
