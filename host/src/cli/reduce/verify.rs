@@ -147,12 +147,7 @@ fn pieces(inputs: &[Input]) -> Vec<Piece<'_>> {
     pieces
 }
 
-fn check(
-    work: &Work<'_>,
-    inputs: &[Input],
-    piece: &Piece<'_>,
-    result: &[u8],
-) -> Result<Verdict> {
+fn check(work: &Work<'_>, inputs: &[Input], piece: &Piece<'_>, result: &[u8]) -> Result<Verdict> {
     let (dtype, op) = (piece.tensor.dtype, work.args.op);
     let size = dtype.size();
     let span = piece.elements.start * size..piece.elements.end * size;
@@ -213,6 +208,7 @@ impl Errors {
 mod tests {
     use super::super::super::args::Ranks;
     use super::super::super::interrupt::Interrupt;
+    use super::super::super::job::Job;
     use super::super::super::progress::Progress;
     use super::super::buckets::Buckets;
     use super::super::{ReduceArgs, input, run};
