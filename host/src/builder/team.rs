@@ -65,9 +65,15 @@ impl Team {
         }
         let own = places.rates();
         let Some(world) = &self.world else { return Ok(rates::owners(ranks, &own?)) };
-        let own = own.map(|all| all.iter().map(|r| (r.fold, r.send)).collect::<Vec<_>>());
+        // Bits: all processes compute shares from the same numbers, infinities included.
+        let bits = |rate: &Rate| [rate.fold, rate.send].map(f64::to_bits);
+        let own = own.map(|all| all.iter().map(bits).collect::<Vec<_>>());
         let all = world.agree(own)?.into_iter().flatten();
-        let all: Vec<Rate> = all.map(|(fold, send)| Rate { fold, send }).collect();
+        let rate = |bits: [u64; 2]| {
+            let [fold, send] = bits.map(f64::from_bits);
+            Rate { fold, send }
+        };
+        let all: Vec<Rate> = all.map(rate).collect();
         Ok(rates::owners(ranks, &all))
     }
 

@@ -32,7 +32,7 @@ use std::sync::Arc;
 pub struct Options {
     /// May ranks on one host use a Unix socket (and with it, shared memory)? Else TCP there too.
     pub near: bool,
-    /// TCP connections for each pair, 1 to 64.
+    /// TCP connections for each pair, 1 to 4096.
     pub streams: usize,
     /// The network to use, if not whatever works.
     pub interface: Option<Interface>,
@@ -68,8 +68,8 @@ pub enum Route {
     },
 }
 
-/// Most connections of a pair.
-const STREAMS_MAX: usize = 64;
+/// Most connections of a pair: one for each call in flight of each pair of members of two processes.
+const STREAMS_MAX: usize = 4096;
 /// Most addresses of a host that are published.
 const ADDRESSES_MAX: usize = 32;
 

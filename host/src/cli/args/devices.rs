@@ -1,5 +1,6 @@
 //! `--on`: which device each rank is on.
 
+use super::super::error::Usage;
 use std::str::FromStr;
 use std::time::Duration;
 use unisono::device::{Catalog, DeviceSpec, Dpu, DpuRole, Opened};
@@ -50,6 +51,17 @@ impl Devices {
     pub fn count(&self) -> Option<usize> {
         let ranks = self.0.iter().filter(|spec| !is_aggregator(spec)).count();
         (self.0 != [DeviceSpec::Auto]).then_some(ranks)
+    }
+
+    /// Refuses boards in a command that several processes run.
+    pub fn without_boards(&self) -> Result<(), Usage> {
+        match self.0.iter().find(|spec| matches!(spec, DeviceSpec::Dpu(_))) {
+            None => Ok(()),
+            Some(board) => Err(Usage(format!(
+                "{board} cannot be in a group of several processes yet: only the process that \
+                 starts a board reaches it"
+            ))),
+        }
     }
 
     /// Opens the devices and starts the boards, whose calls have this time limit. `auto` is every

@@ -206,6 +206,9 @@ impl CollectiveArgs {
         let Some(on) = &self.on else {
             return Ok(Ranks::cpus(self.nthreads.unwrap_or_else(cores)));
         };
+        if processes {
+            on.without_boards()?;
+        }
         match (on.count(), self.nthreads) {
             (Some(named), Some(threads)) if named != threads => {
                 Err(Usage(format!("--on names {named} ranks, -t {threads}")).into())

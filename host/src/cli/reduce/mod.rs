@@ -97,6 +97,9 @@ impl ReduceArgs {
 
     /// Ranks of this process, of so many: one if there are several processes, else one a file.
     fn own(&self, processes: usize) -> Result<usize, Usage> {
+        if processes > 1 {
+            self.on.as_ref().map_or(Ok(()), Devices::without_boards)?;
+        }
         let files = self.files.len();
         let named = self.on.as_ref().and_then(Devices::count);
         let own = named.unwrap_or(if processes > 1 { 1 } else { files });

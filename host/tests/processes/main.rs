@@ -1,0 +1,7 @@
+//! Groups of real processes: the same bits as threads, and errors that end all of them.
+#![cfg(target_os = "linux")]
+
+mod bits;
+mod faults;
+mod job;
+mod steady;
