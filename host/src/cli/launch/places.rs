@@ -54,6 +54,12 @@ pub struct Place {
 
 /// The place of each rank.
 pub fn places(ranks: Option<usize>, hosts: &[Host]) -> Result<Vec<Place>, Usage> {
+    if let Some(twice) =
+        hosts.iter().enumerate().find(|(i, h)| hosts[..*i].iter().any(|o| o.name == h.name))
+    {
+        let name = &twice.1.name;
+        return Err(Usage(format!("--hosts names {name} twice; {name}:2 means two ranks there")));
+    }
     let said: usize = hosts.iter().filter_map(|h| h.ranks).sum();
     let open = hosts.iter().filter(|h| h.ranks.is_none()).count();
     let ranks = match ranks {
@@ -123,6 +129,7 @@ mod tests {
             (Some(1), "a,b"),
             (Some(3), "a:1,b:1"),
             (Some(1), "a:2"),
+            (Some(2), "a,a"),
             (Some(1), "a:0"),
             (Some(1), "-oProxyCommand=x"),
             (Some(1), "a b"),

@@ -85,8 +85,8 @@ impl Job<'_> {
         }
         script.extend(
             b" </dev/null 3<&- & p=$!; (while read -r x; do :; done; kill -TERM -$p; sleep 5; \
-              kill -KILL -$p) <&3 >/dev/null 2>&1 & w=$!; exec 3<&-; wait $p; s=$?; \
-              kill -KILL -$p $w 2>/dev/null; exit $s",
+              kill -KILL -$p) <&3 >/dev/null 2>&1 & w=$!; exec 3<&- 2>/dev/null; \
+              wait $p; s=$?; kill -KILL -$p $w; exit $s",
         );
         // Users' own shells differ; this one does not.
         let mut line = b"exec sh -c ".to_vec();
