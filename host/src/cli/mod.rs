@@ -10,6 +10,8 @@ mod error;
 mod flash;
 mod interrupt;
 mod job;
+#[cfg(target_os = "linux")]
+mod launch;
 mod memory;
 mod plan;
 mod progress;
@@ -56,6 +58,9 @@ enum Command {
     Plan(Box<plan::PlanArgs>),
     /// List the devices that can be ranks here
     Devices(devices::DevicesArgs),
+    /// Start the processes of a group, here or on several hosts
+    #[cfg(target_os = "linux")]
+    Launch(Box<launch::LaunchArgs>),
     /// Bring a firmware image to a board, or pack and check one
     Flash(Box<flash::FlashArgs>),
     /// Print a completion script for a shell
@@ -82,6 +87,8 @@ pub fn main() -> ExitCode {
         Command::Bench(args) => bench::run(args, &interrupt),
         Command::Plan(args) => plan::run(args),
         Command::Devices(args) => devices::run(args, cli.verbose > 0),
+        #[cfg(target_os = "linux")]
+        Command::Launch(args) => launch::run(args, &interrupt),
         Command::Flash(args) => flash::run(args, &interrupt),
         Command::Completions { shell } => completions(*shell),
     };
@@ -117,6 +124,10 @@ fn failed(error: &anyhow::Error, signalled: Option<u8>) -> ExitCode {
         // What a device is left in has to be said.
         Some(code) if error.is::<unisono_loader::LoadError>() => (one_line(error), code),
         Some(code) => ("interrupted".to_owned(), code),
+        #[cfg(target_os = "linux")]
+        None if let Some(failed) = error.downcast_ref::<launch::RankFailed>() => {
+            (one_line(error), failed.code)
+        }
         None if error::is_usage(error) => (one_line(error), Usage::CODE),
         None => (one_line(error), 1),
     };

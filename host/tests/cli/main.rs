@@ -5,6 +5,8 @@ mod errors;
 mod flash;
 #[cfg(unix)]
 mod interrupt;
+#[cfg(target_os = "linux")]
+mod launch;
 mod misc;
 mod mixed;
 mod plan;

@@ -3,6 +3,7 @@
 
 mod launchers;
 mod namespaces;
+#[allow(dead_code, reason = "shared with tests that use the rest")]
 #[path = "../processes/ranks.rs"]
 mod ranks;
 

@@ -7,11 +7,11 @@ use std::thread;
 use std::time::Duration;
 
 /// Two namespaces with a cable between them; gone with this object.
-struct Cable([String; 2]);
+pub struct Cable([String; 2]);
 
 impl Cable {
     /// Lays it, which takes root and `ip`.
-    fn lay(number: u8) -> Self {
+    pub fn lay(number: u8) -> Self {
         let name = |end: u8| format!("uni{}n{number}e{end}", std::process::id() % 100_000);
         let names = [name(0), name(1)];
         assert!(ip(&format!("netns add {}", names[0])), "network namespaces take root and `ip`");
@@ -39,6 +39,11 @@ impl Cable {
             thread::sleep(Duration::from_millis(20));
         }
         cable
+    }
+
+    /// Of both ends.
+    pub fn names(&self) -> &[String; 2] {
+        &self.0
     }
 
     fn is_up(&self) -> bool {
