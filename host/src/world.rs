@@ -114,8 +114,12 @@ impl World {
 
     /// Ways to all other processes, with so many streams to those that are not near.
     pub(crate) fn routes(&self, streams: usize) -> Result<Vec<Option<Route>>, Error> {
-        let (near, interface) = (self.near, self.interface.clone());
-        let options = Options { streams, near, interface, ..Options::default() };
+        let interface = match &self.interface {
+            Some(interface) => Some(interface.clone()),
+            None => Interface::from_env()?,
+        };
+        let near = self.near;
+        let options = Options { streams, near, interface };
         Ok(connect(&mut self.rendezvous(), &options)?)
     }
 }

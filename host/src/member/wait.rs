@@ -16,8 +16,8 @@ pub(crate) struct Patience {
 }
 
 impl Patience {
-    /// For a group with this many members on this machine; `busy`: a device or a board is emulated on
-    /// its cores.
+    /// For a group with this many members on this machine; `busy`: a device or a board is emulated
+    /// on its cores.
     pub fn new(members: usize, busy: bool) -> Self {
         if busy {
             return Self { spins: EAGER, yields: 30 };

@@ -1,7 +1,7 @@
 //! One route for each pair of ranks, over what really works between them.
 //!
-//! Every rank publishes a card: its host, a nonce, a port and its addresses. Of each pair the higher
-//! rank connects: to a Unix socket if both share a host, else to one address after the other. Each
+//! Every rank publishes a card: its host, a nonce, a port and its addresses. Of each pair the
+//! higher rank connects: to a Unix socket if both share a host, else to one address after the other. Each
 //! connection proves job, rank and session, and names the card that it is meant for: an address
 //! that leads elsewhere (the same bridge on every host, a VPN, this very process) is noticed.
 //! Then all tell all how that went, so that every rank has the same routes or the same error.
@@ -68,7 +68,7 @@ pub enum Route {
     },
 }
 
-/// Most connections of a pair: one for each call in flight of each pair of members of two processes.
+/// Most connections of a pair: one for each call in flight of each pair of their members.
 const STREAMS_MAX: usize = 4096;
 /// Most addresses of a host that are published.
 const ADDRESSES_MAX: usize = 32;

@@ -1,6 +1,6 @@
 //! Dependencies point one way: core <- drivers/api <- {drivers, runtime} <- {host, boards}.
 //! Drivers and the runtime never know each other; the simulator may use both. `drivers/gpu` is what
-//! the GPU drivers share; `drivers/offload_…` command a whole board, over links of other drivers;
+//! the GPU drivers share, `drivers/link_span` what links over memory of threads and processes do; `drivers/offload_…` command a whole board, over links of other drivers;
 //! `drivers/loader` brings images to boards.
 //!
 //! Dev-dependencies are free: a driver's tests may use the runtime. Every crate must also take the
@@ -18,6 +18,7 @@ enum Layer {
     Core,
     Api,
     Gpu,
+    Span,
     Driver,
     Offload,
     Loader,
@@ -34,6 +35,7 @@ impl Layer {
             "no_std_core" => Some(Self::Core),
             "drivers/api" => Some(Self::Api),
             "drivers/gpu" => Some(Self::Gpu),
+            "drivers/link_span" => Some(Self::Span),
             "drivers/loader" => Some(Self::Loader),
             "runtime" => Some(Self::Runtime),
             "runtime/sim" => Some(Self::Sim),
@@ -51,13 +53,16 @@ impl Layer {
         match self {
             Self::Core => &[],
             Self::Api => &[Self::Core],
-            Self::Gpu | Self::Runtime => &[Self::Core, Self::Api],
-            Self::Driver => &[Self::Core, Self::Api, Self::Gpu],
-            Self::Offload => &[Self::Core, Self::Api, Self::Driver],
+            Self::Gpu | Self::Span | Self::Runtime => &[Self::Core, Self::Api],
+            Self::Driver => &[Self::Core, Self::Api, Self::Gpu, Self::Span],
+            Self::Offload => &[Self::Core, Self::Api, Self::Span, Self::Driver],
             Self::Loader => &[Self::Core, Self::Offload],
-            Self::Sim => &[Self::Core, Self::Api, Self::Gpu, Self::Driver, Self::Runtime],
+            Self::Sim => {
+                &[Self::Core, Self::Api, Self::Gpu, Self::Span, Self::Driver, Self::Runtime]
+            }
             Self::Host => &[
                 Self::Core,
+                Self::Span,
                 Self::Api,
                 Self::Gpu,
                 Self::Driver,
@@ -67,7 +72,9 @@ impl Layer {
                 Self::Sim,
                 Self::Host,
             ],
-            Self::Board => &[Self::Core, Self::Api, Self::Driver, Self::Runtime, Self::Board],
+            Self::Board => {
+                &[Self::Core, Self::Api, Self::Span, Self::Driver, Self::Runtime, Self::Board]
+            }
         }
     }
 }
