@@ -1,13 +1,14 @@
 //! Which devices there are. A driver that fails loses only its own.
 
 use crate::card::{card, refusal};
+use crate::vendors;
 use opencl3::device::{CL_DEVICE_TYPE_ALL, Device};
 use opencl3::error_codes::{
     CL_DEVICE_NOT_FOUND, CL_PLATFORM_NOT_FOUND_KHR, ClError, DLOPEN_FUNCTION_NOT_AVAILABLE,
     DLOPEN_RUNTIME_LOAD_FAILED,
 };
 use opencl3::platform::{Platform, get_platforms};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, Once, PoisonError};
 use unisono_gpu::{Card, GpuError};
 
 const API: &str = "OpenCL";
@@ -15,12 +16,17 @@ const API: &str = "OpenCL";
 /// How to get the library and a driver.
 const GET_IT: &str = "install the driver of your device and the loader, on Debian and Ubuntu: \
                       apt-get install ocl-icd-libopencl1, and pocl-opencl-icd for the processor";
+/// What to do where a variable leads the loader astray.
+const UNSET_IT: &str = "unset it, or let it name a folder with the .icd file of a driver";
 /// What to try when a driver is installed.
 const CHECK_IT: &str = "check with `clinfo -l`, and that you may use the device: /dev/dri, \
                         /dev/kfd, /dev/nvidia*";
 /// PoCL leaves its device out, without a word, if it cannot write its cache.
 const POCL_CACHE: &str = "PoCL has no device if it cannot write its cache: set POCL_CACHE_DIR to a \
                           directory that can be written";
+/// It leaves out what it does not know, too.
+const POCL_NAMES: &str = "POCL_DEVICES is set, and PoCL has only the devices that it names: unset it, \
+                          or let it name those of PoCL, such as pthread or basic";
 
 /// A device and its card.
 pub(crate) struct Found {
@@ -56,21 +62,26 @@ pub(crate) fn find() -> Result<Vec<Found>, GpuError> {
             Err(error) => empty.push((name, error.to_string())),
         }
     }
-    for (name, why) in &empty {
-        tracing::warn!(target: "unisono::opencl", "{name}: {why}{}", hint(name));
-    }
     let mut cards = Vec::new();
     for (device, platform) in found {
         let card = card(&device, cards.len(), &platform);
         match refusal(&device) {
             None => cards.push(Found { device, card }),
-            Some(why) => {
-                tracing::warn!(target: "unisono::opencl", "{} is left out: {why}", card.name);
-                empty.push((card.name, why.to_owned()));
-            }
+            Some(why) => empty.push((card.name, why.to_owned())),
         }
     }
-    if cards.is_empty() { Err(no_device(&empty)) } else { Ok(cards) }
+    if cards.is_empty() {
+        return Err(no_device(&empty));
+    }
+    // Whoever opens several devices asks again and again.
+    static SAID: Once = Once::new();
+    SAID.call_once(|| {
+        for (name, why) in &empty {
+            let hint = pocl(name).map_or_else(String::new, |hint| format!(" ({hint})"));
+            tracing::warn!(target: "unisono::opencl", "{name} is left out: {why}{hint}");
+        }
+    });
+    Ok(cards)
 }
 
 fn platform_name(platform: &Platform) -> String {
@@ -80,12 +91,11 @@ fn platform_name(platform: &Platform) -> String {
     )
 }
 
-fn is_pocl(platform: &str) -> bool {
-    platform.contains("Portable Computing Language")
-}
-
-fn hint(platform: &str) -> String {
-    if is_pocl(platform) { format!(" ({POCL_CACHE})") } else { String::new() }
+/// What to do, if it is PoCL that has no devices.
+fn pocl(platform: &str) -> Option<&'static str> {
+    let named = std::env::var_os("POCL_DEVICES").is_some();
+    let why = if named { POCL_NAMES } else { POCL_CACHE };
+    platform.contains("Portable Computing Language").then_some(why)
 }
 
 /// No list of platforms at all.
@@ -101,7 +111,13 @@ fn no_platform(error: &ClError) -> GpuError {
                 "unset OPENCL_DYLIB_PATH, or let it name libOpenCL.so.1",
             )
         }
-        CL_PLATFORM_NOT_FOUND_KHR => (format!("no driver is installed ({error})"), GET_IT),
+        CL_PLATFORM_NOT_FOUND_KHR => match vendors::variable() {
+            Some((name, value)) => {
+                let value = value.display();
+                (format!("there is no driver where {name} says, '{value}' ({error})"), UNSET_IT)
+            }
+            None => (format!("no driver is installed ({error})"), GET_IT),
+        },
         _ => (format!("its platforms cannot be listed ({error})"), CHECK_IT),
     };
     GpuError::Missing { api: API, what, help }
@@ -114,6 +130,7 @@ fn no_device(empty: &[(String, String)]) -> GpuError {
         return GpuError::Missing { api: API, what, help: GET_IT };
     }
     let all: Vec<String> = empty.iter().map(|(name, why)| format!("{name}: {why}")).collect();
-    let help = if empty.iter().all(|(name, _)| is_pocl(name)) { POCL_CACHE } else { CHECK_IT };
+    let pocls: Option<Vec<_>> = empty.iter().map(|(name, _)| pocl(name)).collect();
+    let help = pocls.and_then(|hints| hints.first().copied()).unwrap_or(CHECK_IT);
     GpuError::Missing { api: API, what: all.join(", "), help }
 }

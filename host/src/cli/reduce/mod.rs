@@ -18,6 +18,7 @@ use buckets::Buckets;
 use output::Output;
 use std::path::PathBuf;
 use summary::Summary;
+use unisono::device::Api;
 use unisono::{DType, Error, ReduceOp, Scalar};
 use weight::Written;
 
@@ -77,6 +78,11 @@ pub struct ReduceArgs {
 }
 
 impl ReduceArgs {
+    /// The APIs that are asked for devices.
+    pub fn apis(&self) -> Vec<Api> {
+        self.on.as_ref().map_or_else(Vec::new, Devices::apis)
+    }
+
     /// A rank's weight for tensors of this type.
     fn scalar(&self, rank: usize, dtype: DType) -> Result<Scalar, Error> {
         match self.weights.as_ref().and_then(|weights| weights.get(rank)) {
