@@ -18,6 +18,9 @@ const GET_IT: &str = "install the driver of your device and the loader, on Debia
                       apt-get install ocl-icd-libopencl1, and pocl-opencl-icd for the processor";
 /// What to do where a variable leads the loader astray.
 const UNSET_IT: &str = "unset it, or let it name a folder with the .icd file of a driver";
+/// What to look at when it is named and not there.
+const LOAD_IT: &str = "is its library there, with all that `ldd` says it needs, and is there \
+                       memory for it (`ulimit -v`)?";
 /// What to try when a driver is installed.
 const CHECK_IT: &str = "check with `clinfo -l`, and that you may use the device: /dev/dri, \
                         /dev/kfd, /dev/nvidia*";
@@ -25,8 +28,11 @@ const CHECK_IT: &str = "check with `clinfo -l`, and that you may use the device:
 const POCL_CACHE: &str = "PoCL has no device if it cannot write its cache: set POCL_CACHE_DIR to a \
                           directory that can be written";
 /// It leaves out what it does not know, too.
-const POCL_NAMES: &str = "POCL_DEVICES is set, and PoCL has only the devices that it names: unset it, \
-                          or let it name those of PoCL, such as pthread or basic";
+const POCL_NAMES: &str = "POCL_DEVICES is set, and PoCL has only the devices that it names: unset \
+                          it, or let it name those of PoCL, such as pthread or basic";
+
+/// What a platform has then.
+const NONE: &str = "no devices";
 
 /// A device and its card.
 pub(crate) struct Found {
@@ -57,8 +63,8 @@ pub(crate) fn find() -> Result<Vec<Found>, GpuError> {
             Ok(ids) if !ids.is_empty() => {
                 found.extend(ids.into_iter().map(|id| (Device::new(id), name.clone())));
             }
-            Ok(_) => empty.push((name, "no devices".to_owned())),
-            Err(ClError(CL_DEVICE_NOT_FOUND)) => empty.push((name, "no devices".to_owned())),
+            Ok(_) => empty.push((name, NONE.to_owned())),
+            Err(ClError(CL_DEVICE_NOT_FOUND)) => empty.push((name, NONE.to_owned())),
             Err(error) => empty.push((name, error.to_string())),
         }
     }
@@ -77,7 +83,7 @@ pub(crate) fn find() -> Result<Vec<Found>, GpuError> {
     static SAID: Once = Once::new();
     SAID.call_once(|| {
         for (name, why) in &empty {
-            let hint = pocl(name).map_or_else(String::new, |hint| format!(" ({hint})"));
+            let hint = pocl(name, why).map_or_else(String::new, |hint| format!(" ({hint})"));
             tracing::warn!(target: "unisono::opencl", "{name} is left out: {why}{hint}");
         }
     });
@@ -92,10 +98,10 @@ fn platform_name(platform: &Platform) -> String {
 }
 
 /// What to do, if it is PoCL that has no devices.
-fn pocl(platform: &str) -> Option<&'static str> {
+fn pocl(platform: &str, why: &str) -> Option<&'static str> {
     let named = std::env::var_os("POCL_DEVICES").is_some();
-    let why = if named { POCL_NAMES } else { POCL_CACHE };
-    platform.contains("Portable Computing Language").then_some(why)
+    let hint = if named { POCL_NAMES } else { POCL_CACHE };
+    (why == NONE && platform.contains("Portable Computing Language")).then_some(hint)
 }
 
 /// No list of platforms at all.
@@ -116,11 +122,21 @@ fn no_platform(error: &ClError) -> GpuError {
                 let value = value.display();
                 (format!("there is no driver where {name} says, '{value}' ({error})"), UNSET_IT)
             }
-            None => (format!("no driver is installed ({error})"), GET_IT),
+            None => not_loaded(error),
         },
         _ => (format!("its platforms cannot be listed ({error})"), CHECK_IT),
     };
     GpuError::Missing { api: API, what, help }
+}
+
+/// Nothing leads the loader astray: either there is no driver, or none can be loaded.
+fn not_loaded(error: &ClError) -> (String, &'static str) {
+    let files = vendors::vendors();
+    if files.is_empty() {
+        return (format!("no driver is installed ({error})"), GET_IT);
+    }
+    let files: Vec<_> = files.iter().map(|file| file.display().to_string()).collect();
+    (format!("no driver can be loaded, but {} names one ({error})", files.join(" or ")), LOAD_IT)
 }
 
 /// Platforms, but no device that can be used.
@@ -130,7 +146,7 @@ fn no_device(empty: &[(String, String)]) -> GpuError {
         return GpuError::Missing { api: API, what, help: GET_IT };
     }
     let all: Vec<String> = empty.iter().map(|(name, why)| format!("{name}: {why}")).collect();
-    let pocls: Option<Vec<_>> = empty.iter().map(|(name, _)| pocl(name)).collect();
+    let pocls: Option<Vec<_>> = empty.iter().map(|(name, why)| pocl(name, why)).collect();
     let help = pocls.and_then(|hints| hints.first().copied()).unwrap_or(CHECK_IT);
     GpuError::Missing { api: API, what: all.join(", "), help }
 }

@@ -23,6 +23,8 @@ const GET_DRIVER: &str = "install the driver of the GPU's vendor, or Mesa's \
      (Debian, Ubuntu: apt install mesa-vulkan-drivers); VK_LOADER_DEBUG=all shows what is tried";
 const FIND_DRIVER: &str = "VK_LOADER_DEBUG=all shows which driver it is; VK_DRIVER_FILES can name \
      the manifests of the others";
+const WHY_NONE: &str = "VK_LOADER_DEBUG=all shows which driver fails; may this process use its \
+     device, and is there memory for it (`ulimit -v`)?";
 const MEND_MANIFEST: &str = "mend or remove it, or let VK_DRIVER_FILES name the others";
 const GET_LAYER: &str = "install it (Debian, Ubuntu: apt install vulkan-validationlayers)";
 
@@ -112,8 +114,10 @@ fn complaints(complaint: Complaint) -> DebugUtilsMessengerCreateInfo {
 pub(crate) fn devices(instance: &Arc<Instance>) -> Result<Vec<Arc<PhysicalDevice>>, GpuError> {
     let missing = |what| GpuError::Missing { api: API, what, help: GET_DRIVER };
     // vulkano's own list is all or nothing.
-    let handles = handles(instance)
-        .map_err(|result| missing(format!("vkEnumeratePhysicalDevices: {}", words(result))))?;
+    let handles = handles(instance).map_err(|result| {
+        let what = format!("vkEnumeratePhysicalDevices: {}", words(result));
+        GpuError::Missing { api: API, what, help: WHY_NONE }
+    })?;
     let mut devices = Vec::new();
     for handle in handles {
         // SAFETY: the handle is this instance's.
