@@ -2,6 +2,7 @@
 //! `libOpenCL` when it is first asked for, so that programs start where there is none.
 //!
 //! * [`devices`]: what there is, or what is missing and how to get it;
+//! * [`vendors`]: the files that name drivers;
 //! * [`OpenCl`]: one device, opened, or with a context that the caller already has; allocates
 //!   [`Buffer`]s, and takes in buffers of the caller;
 //! * [`Options`]: use less of a device than it has.
@@ -22,6 +23,7 @@ mod options;
 mod owned;
 mod program;
 mod queue;
+mod vendors;
 mod zero_copy;
 
 pub use buffer::Buffer;
@@ -32,6 +34,7 @@ pub use opencl3;
 pub use options::Options;
 pub use program::Kernel;
 pub use queue::OpenClQueue;
+pub use vendors::vendors;
 
 #[cfg(doc)]
 use unisono_gpu::{Context, Queue};

@@ -82,8 +82,16 @@ fn no_driver() {
     let answer = answer(child_command(&this()).env("OCL_ICD_VENDORS", "/proc/nothing/"));
     assert_has(
         &answer,
-        &["no driver is installed", "CL_PLATFORM_NOT_FOUND_KHR", "pocl-opencl-icd"],
+        &["no driver where OCL_ICD_VENDORS says, '/proc/nothing/'", "CL_PLATFORM_NOT_FOUND_KHR"],
     );
+}
+
+/// PoCL leaves out what it does not know, which is not a matter of its cache.
+#[test]
+fn names_that_pocl_does_not_know() {
+    let answer = answer(child_command(&this()).env("POCL_DEVICES", "nonsense"));
+    assert_has(&answer, &["Portable Computing Language: no devices", "POCL_DEVICES is set"]);
+    assert!(!answer.contains("POCL_CACHE_DIR"), "{answer}");
 }
 
 /// PoCL lists no device then, and says nothing.

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! devices(), VulkanContext  loader.rs, card.rs, context.rs  drivers, and what a device is
+//! manifests()               manifest.rs                     the files that name drivers
 //! VulkanBuffer              buffer.rs, memory.rs            allocated, imported, the caller's
 //! VulkanKernel              pipeline.rs, specialise/        SPIR-V to pipelines
 //! VulkanQueue               queue.rs, batch.rs              batches in, completions out
@@ -21,6 +22,7 @@ mod card;
 mod context;
 mod fault;
 mod loader;
+mod manifest;
 mod memory;
 mod options;
 mod pipeline;
@@ -29,6 +31,7 @@ mod specialise;
 
 pub use buffer::VulkanBuffer;
 pub use context::{VulkanContext, devices};
+pub use manifest::manifests;
 pub use options::{Complaint, Options};
 pub use pipeline::VulkanKernel;
 pub use queue::VulkanQueue;

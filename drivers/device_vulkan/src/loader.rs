@@ -1,6 +1,7 @@
 //! The Vulkan library, and the devices that its drivers offer.
 
 use crate::fault::{self, words};
+use crate::manifest;
 use crate::options::Complaint;
 use ash::vk;
 use std::sync::Arc;
@@ -20,18 +21,20 @@ const GET_LOADER: &str = "install the loader and a driver \
      (Debian, Ubuntu: apt install libvulkan1 mesa-vulkan-drivers)";
 const GET_DRIVER: &str = "install the driver of the GPU's vendor, or Mesa's \
      (Debian, Ubuntu: apt install mesa-vulkan-drivers); VK_LOADER_DEBUG=all shows what is tried";
+const FIND_DRIVER: &str = "VK_LOADER_DEBUG=all shows which driver it is; VK_DRIVER_FILES can name \
+     the manifests of the others";
+const WHY_NONE: &str = "VK_LOADER_DEBUG=all shows which driver fails; may this process use its \
+     device, and is there memory for it (`ulimit -v`)?";
+const MEND_MANIFEST: &str = "mend or remove it, or let VK_DRIVER_FILES name the others";
 const GET_LAYER: &str = "install it (Debian, Ubuntu: apt install vulkan-validationlayers)";
 
 /// Loads the library and makes an instance.
 pub(crate) fn instance(validate: Option<&Complaint>) -> Result<Arc<Instance>, GpuError> {
     let missing = |what: String, help| GpuError::Missing { api: API, what, help };
-    let library = VulkanLibrary::new().map_err(|error| {
-        let what = match error {
-            // Which file, and why not, is not in the error's own text.
-            LoadingError::LibraryLoadFailure(cause) => cause.to_string(),
-            other => other.to_string(),
-        };
-        missing(what, GET_LOADER)
+    let library = VulkanLibrary::new().map_err(|error| match error {
+        // Which file, and why not, is not in the error's own text.
+        LoadingError::LibraryLoadFailure(cause) => missing(cause.to_string(), GET_LOADER),
+        LoadingError::VulkanError(error) => broken("the loader's first call", error),
     })?;
     let mut info = InstanceCreateInfo {
         // Devices of portability drivers do all that is needed here.
@@ -54,12 +57,34 @@ pub(crate) fn instance(validate: Option<&Complaint>) -> Result<Arc<Instance>, Gp
         info.debug_utils_messengers = vec![complaints(complaint.clone())];
     }
     Instance::new(library, info).map_err(|error| match error {
-        Validated::Error(VulkanError::IncompatibleDriver) => {
-            missing("the loader finds no driver (VK_ERROR_INCOMPATIBLE_DRIVER)".into(), GET_DRIVER)
-        }
-        Validated::Error(error) => missing(format!("vkCreateInstance: {error:?}"), GET_DRIVER),
+        Validated::Error(VulkanError::IncompatibleDriver) => no_driver(),
+        Validated::Error(error) => broken("vkCreateInstance", error),
         Validated::ValidationError(error) => missing(error.to_string(), GET_DRIVER),
     })
+}
+
+fn no_driver() -> GpuError {
+    const CODE: &str = "VK_ERROR_INCOMPATIBLE_DRIVER";
+    let (what, help) = match manifest::variable() {
+        Some((name, value)) => {
+            let value = value.display();
+            let what = format!("the loader finds no driver where {name} says, '{value}' ({CODE})");
+            (what, "unset it, or let it name the manifest of a driver")
+        }
+        None => (format!("the loader finds no driver ({CODE})"), GET_DRIVER),
+    };
+    GpuError::Missing { api: API, what, help }
+}
+
+/// The loader gives up, though there may be drivers that work: a manifest that it cannot read is
+/// one of no memory to it, and takes all others with it.
+fn broken(call: &str, error: VulkanError) -> GpuError {
+    let unreadable = manifest::unreadable();
+    if unreadable.is_empty() {
+        let what = format!("{call} fails: {error:?}");
+        return GpuError::Broken { api: API, what, help: FIND_DRIVER };
+    }
+    GpuError::Broken { api: API, what: unreadable.join(", "), help: MEND_MANIFEST }
 }
 
 /// Passes on what the validation layer says, for as long as it lives.
@@ -89,8 +114,10 @@ fn complaints(complaint: Complaint) -> DebugUtilsMessengerCreateInfo {
 pub(crate) fn devices(instance: &Arc<Instance>) -> Result<Vec<Arc<PhysicalDevice>>, GpuError> {
     let missing = |what| GpuError::Missing { api: API, what, help: GET_DRIVER };
     // vulkano's own list is all or nothing.
-    let handles = handles(instance)
-        .map_err(|result| missing(format!("vkEnumeratePhysicalDevices: {}", words(result))))?;
+    let handles = handles(instance).map_err(|result| {
+        let what = format!("vkEnumeratePhysicalDevices: {}", words(result));
+        GpuError::Missing { api: API, what, help: WHY_NONE }
+    })?;
     let mut devices = Vec::new();
     for handle in handles {
         // SAFETY: the handle is this instance's.

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 use std::process::Command;
-use unisono_device_vulkan::{Context, Options, VulkanContext, devices};
+use unisono_device_vulkan::{Context, Options, VulkanContext, devices, manifests};
 use unisono_gpu::{GpuError, Place};
 
 /// Which case this process is.
@@ -28,6 +28,9 @@ fn case() {
             Ok(cards) => cards.iter().for_each(|card| println!("has {}", card.name)),
             Err(error) => println!("{error}"),
         },
+        Ok("manifests") => {
+            manifests().iter().for_each(|path| println!("file {}", path.display()));
+        }
         Ok("fill") => fill(),
         _ => {}
     }
@@ -78,7 +81,59 @@ fn without_a_driver() {
     let none = Path::new("/nonexistent.json");
     let text = run("list", &[("VK_DRIVER_FILES", none), ("VK_ICD_FILENAMES", none)]);
     assert!(text.contains("VK_ERROR_INCOMPATIBLE_DRIVER"), "{text}");
-    assert!(text.contains("apt install mesa-vulkan-drivers"), "{text}");
+    assert!(text.contains("where VK_DRIVER_FILES says, '/nonexistent.json'"), "{text}");
+    assert!(text.contains("unset it") && !text.contains("install"), "{text}");
+}
+
+/// The loader speaks of memory then.
+#[test]
+fn a_manifest_that_is_none_is_named() {
+    if !has_device() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    for (name, text) in [("text", "hello"), ("half", r#"{"ICD": {"library_path": "lib"#)] {
+        let manifest = folder.path().join(name).with_extension("json");
+        std::fs::write(&manifest, text).unwrap();
+        let said = run("list", &[("VK_ADD_DRIVER_FILES", &manifest)]);
+        let start = format!("Vulkan: {} is no manifest: ", manifest.display());
+        assert!(said.contains(&start) && !said.contains("install"), "{said}");
+        assert!(said.contains("mend or remove it"), "{said}");
+    }
+}
+
+/// In the loader's order, and an empty variable is none.
+#[test]
+fn manifests_are_found_where_the_loader_finds_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    for name in ["config/vulkan/icd.d", "data/vulkan/icd.d", "more"] {
+        std::fs::create_dir_all(path(name)).unwrap();
+    }
+    for name in ["config/vulkan/icd.d/c.json", "data/vulkan/icd.d/d.json", "more/z.json"] {
+        std::fs::write(path(name), "{}").unwrap();
+    }
+    for name in ["more/a.json", "more/a.txt"] {
+        std::fs::write(path(name), "{}").unwrap();
+    }
+    let (config, data, more) = (path("config"), path("data"), path("more"));
+    let (empty, none) = (Path::new(""), Path::new("/nonexistent"));
+    let system = [("XDG_CONFIG_DIRS", none), ("XDG_DATA_DIRS", none)];
+    let own = [("XDG_CONFIG_HOME", &*config), ("XDG_DATA_HOME", &*data)];
+    let found = |more: &[(&str, &Path)]| -> Vec<String> {
+        let text = run("manifests", &[&system[..], &own, more].concat());
+        let file = |line: &str| line.rsplit_once("file ").map(|(_, path)| path.to_owned());
+        let start = folder.path().display().to_string() + "/";
+        text.lines().filter_map(file).map(|path| path.replace(&start, "")).collect()
+    };
+    let usual = ["config/vulkan/icd.d/c.json", "data/vulkan/icd.d/d.json"];
+    let keep = |all: Vec<String>| all.into_iter().filter(|path| !path.starts_with('/'));
+    assert!(keep(found(&[("VK_DRIVER_FILES", empty)])).eq(usual));
+    let added = ["more/a.json", "more/z.json", usual[0], usual[1]];
+    assert!(keep(found(&[("VK_ADD_DRIVER_FILES", &*more)])).eq(added));
+    assert_eq!(found(&[("VK_ICD_FILENAMES", &*more)]), ["more/a.json", "more/z.json"]);
+    let both = [("VK_ICD_FILENAMES", &*more), ("VK_DRIVER_FILES", none)];
+    assert_eq!(found(&both), ["/nonexistent"]);
 }
 
 #[test]

@@ -13,6 +13,9 @@ pub enum Api {
 }
 
 impl Api {
+    /// All of them, the one that is asked first first.
+    pub const ALL: [Self; 2] = [Self::Vulkan, Self::OpenCl];
+
     /// Its name, as it is written.
     #[must_use]
     pub const fn name(self) -> &'static str {

@@ -15,6 +15,16 @@ pub enum GpuError {
         /// How to get it.
         help: &'static str,
     },
+    /// A driver, or the file that names it, breaks the API for all others.
+    #[error("{api}: {what}; {help}")]
+    Broken {
+        /// The API.
+        api: &'static str,
+        /// Which driver, and what is wrong with it.
+        what: String,
+        /// What to do.
+        help: &'static str,
+    },
     /// No device of this name, index, UUID or address.
     #[error("no {api} device {wanted}; there are: {there}")]
     NoDevice {

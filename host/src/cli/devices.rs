@@ -1,5 +1,6 @@
 //! `unisono devices`: what can be a rank here, and what is missing.
 
+use super::drivers::Broken;
 use super::report::{bytes, print, print_json};
 use serde::Serialize;
 use std::fmt::Write;
@@ -40,6 +41,8 @@ struct Devices {
     devices: Vec<Device>,
     /// APIs without devices.
     missing: Vec<Missing>,
+    /// Drivers that are left out.
+    broken: Vec<Broken>,
     /// SmartNIC and DPU cores.
     boards: Vec<Board>,
 }
@@ -110,6 +113,9 @@ struct Through {
 struct Feature {
     name: &'static str,
     has: bool,
+    /// The name for whoever reads, who has no use for `native_f32`.
+    #[serde(skip)]
+    words: &'static str,
 }
 
 #[derive(Debug, Serialize)]
@@ -148,13 +154,6 @@ pub fn host_and_cpu() -> (String, String) {
     (System::host_name().unwrap_or_else(|| "localhost".into()), model)
 }
 
-const fn api_name(api: Api) -> &'static str {
-    match api {
-        Api::Vulkan => "Vulkan",
-        Api::OpenCl => "OpenCL",
-    }
-}
-
 const fn type_name(kind: CardType) -> &'static str {
     match kind {
         CardType::Discrete => "discrete",
@@ -168,20 +167,20 @@ const fn type_name(kind: CardType) -> &'static str {
 /// The version; some drivers begin it with the API's name.
 fn version(card: &Card) -> String {
     let text = card.api_version.as_str();
-    text.strip_prefix(api_name(card.api)).unwrap_or(text).trim().to_owned()
+    text.strip_prefix(card.api.name()).unwrap_or(text).trim().to_owned()
 }
 
 /// Arithmetic by what it means for whoever reads.
 fn arithmetic(found: Arithmetic) -> Vec<Feature> {
     let Arithmetic { native_f32, normal_f32, native_f64, native_i64, storage_8, .. } = found;
     [
-        ("f32 add and multiply are the device's own", native_f32),
-        ("they are, but for subnormals", normal_f32),
-        ("f64 add, multiply and divide are the device's own", native_f64),
-        ("64-bit integers are the device's own", native_i64),
-        ("8-bit loads and stores", storage_8),
+        ("native_f32", "f32 add and multiply are the device's own", native_f32),
+        ("normal_f32", "they are, but for subnormals", normal_f32),
+        ("native_f64", "f64 add, multiply and divide are the device's own", native_f64),
+        ("native_i64", "64-bit integers are the device's own", native_i64),
+        ("storage_8", "8-bit loads and stores", storage_8),
     ]
-    .map(|(name, has)| Feature { name, has })
+    .map(|(name, words, has)| Feature { name, has, words })
     .into()
 }
 
@@ -218,10 +217,10 @@ impl Through {
             Some(Err(error)) => (None, Some(error.to_string())),
             None => (None, None),
         };
-        let features = card.features.iter().map(|&(name, has)| Feature { name, has });
+        let features = card.features.iter().map(|&(name, has)| Feature { name, has, words: name });
         Self {
             on: on.to_string(),
-            api: api_name(card.api),
+            api: card.api.name(),
             api_version: version(card),
             driver: card.driver.clone(),
             features: features.collect(),
@@ -232,17 +231,18 @@ impl Through {
 }
 
 /// Runs the command.
-pub fn run(args: &DevicesArgs, verbose: bool) -> anyhow::Result<()> {
+pub fn run(args: &DevicesArgs, broken: Vec<Broken>, verbose: bool) -> anyhow::Result<()> {
     let catalog = Catalog::find();
     let test = verbose || args.json;
     let missing = |missing: &unisono::device::Missing| Missing {
-        api: api_name(missing.api),
+        api: missing.api.name(),
         why: missing.error.to_string(),
     };
     let devices = Devices {
         cpu: Cpu::new(),
         devices: catalog.devices.iter().filter_map(|cards| Device::new(cards, test)).collect(),
         missing: catalog.missing.iter().map(missing).collect(),
+        broken,
         boards: boards().into_iter().map(Board::from).collect(),
     };
     if args.json {
@@ -261,6 +261,9 @@ impl Devices {
         }
         for Missing { why, .. } in &self.missing {
             writeln!(text, "{why}")?;
+        }
+        for broken in &self.broken {
+            writeln!(text, "{broken}")?;
         }
         for Board { on, about, missing } in &self.boards {
             writeln!(text, "{on:LEFT$}{about}")?;
@@ -328,8 +331,8 @@ impl Device {
 }
 
 fn write_features(features: &[Feature], text: &mut String) -> std::fmt::Result {
-    for Feature { name, has } in features {
-        writeln!(text, "{:LEFT$}  {} {name}", "", if *has { "yes" } else { "no " })?;
+    for Feature { words, has, .. } in features {
+        writeln!(text, "{:LEFT$}  {} {words}", "", if *has { "yes" } else { "no " })?;
     }
     Ok(())
 }

@@ -6,6 +6,7 @@
 mod args;
 mod bench;
 mod devices;
+mod drivers;
 mod error;
 mod flash;
 mod interrupt;
@@ -25,6 +26,7 @@ use error::{Usage, one_line};
 use interrupt::Interrupt;
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
+use unisono::device::Api;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -63,11 +65,26 @@ enum Command {
     Launch(Box<launch::LaunchArgs>),
     /// Bring a firmware image to a board, or pack and check one
     Flash(Box<flash::FlashArgs>),
+    /// Load an API's drivers, and be what crashes if one of them does
+    #[command(hide = true)]
+    Probe(drivers::ProbeArgs),
     /// Print a completion script for a shell
     Completions {
         /// Which shell
         shell: clap_complete::Shell,
     },
+}
+
+impl Command {
+    /// The APIs that it asks for devices.
+    fn apis(&self) -> Vec<Api> {
+        match self {
+            Self::Reduce(args) => args.apis(),
+            Self::Bench(args) => args.apis(),
+            Self::Devices(_) => Api::ALL.to_vec(),
+            Self::Plan(_) | Self::Flash(_) | Self::Probe(_) | Self::Completions { .. } => vec![],
+        }
+    }
 }
 
 /// Parses the command line, runs the command, and says how it went.
@@ -78,19 +95,25 @@ pub fn main() -> ExitCode {
     };
     cli.color.write_global();
     log_to_stderr(cli.verbose);
+    // Before signals are caught, so that Ctrl-C ends a driver that hangs.
+    let broken = drivers::check(&cli.command.apis());
     let interrupt = match Interrupt::install() {
         Ok(interrupt) => interrupt,
         Err(error) => return failed(&error.into(), None),
     };
+    if !matches!(cli.command, Command::Devices(_)) {
+        broken.iter().for_each(|driver| tracing::warn!("{driver}"));
+    }
     let result = match &cli.command {
         Command::Reduce(args) => reduce::run(args, &interrupt),
         Command::Bench(args) => bench::run(args, &interrupt),
         Command::Plan(args) => plan::run(args),
-        Command::Devices(args) => devices::run(args, cli.verbose > 0),
+        Command::Devices(args) => devices::run(args, broken, cli.verbose > 0),
         #[cfg(target_os = "linux")]
         Command::Launch(args) => launch::run(args, &interrupt),
         Command::Flash(args) => flash::run(args, &interrupt),
         Command::Completions { shell } => completions(*shell),
+        Command::Probe(args) => return drivers::probe(args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,6 +1,8 @@
 //! Which devices there are.
 
 use super::spec::{DeviceSpec, Which, name_of};
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 use unisono_gpu::{Api, Card, CardType, GpuError};
 
 /// An API without devices, and why.
@@ -26,8 +28,14 @@ impl Catalog {
     /// Asks both APIs.
     #[must_use]
     pub fn find() -> Self {
+        Self::of(&Api::ALL)
+    }
+
+    /// Asks these APIs only; the drivers of others are not loaded.
+    #[must_use]
+    pub fn of(apis: &[Api]) -> Self {
         let mut catalog = Self::default();
-        for api in [Api::Vulkan, Api::OpenCl] {
+        for &api in apis {
             match cards(api) {
                 Ok(cards) => cards.into_iter().for_each(|card| catalog.add(card)),
                 Err(error) => catalog.missing.push(Missing { api, error }),
@@ -56,8 +64,37 @@ impl Catalog {
     }
 }
 
+/// APIs that this process leaves alone, and why.
+static RULED_OUT: Mutex<Vec<(Api, GpuError)>> = Mutex::new(Vec::new());
+
+/// From now on this process does not load the drivers of an API; whoever asks for its devices gets
+/// this error. For programs that know that a driver would take them with it: one that crashes when
+/// it is loaded crashes the process, and no library can prevent that.
+pub fn rule_out(api: Api, why: GpuError) {
+    RULED_OUT.lock().unwrap_or_else(PoisonError::into_inner).push((api, why));
+}
+
+/// The files from which an API's loader learns of drivers: Vulkan's manifests, OpenCL's `.icd`
+/// files. Reading this list loads none of them.
+#[must_use]
+pub fn driver_files(api: Api) -> Vec<PathBuf> {
+    match api {
+        #[cfg(feature = "vulkan")]
+        Api::Vulkan => unisono_device_vulkan::manifests(),
+        #[cfg(feature = "opencl")]
+        Api::OpenCl => unisono_device_opencl::vendors(),
+        #[cfg(not(all(feature = "vulkan", feature = "opencl")))]
+        _ => Vec::new(),
+    }
+}
+
 /// The cards that an API sees.
 pub(crate) fn cards(api: Api) -> Result<Vec<Card>, GpuError> {
+    let ruled_out = RULED_OUT.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, why)) = ruled_out.iter().find(|(other, _)| *other == api) {
+        return Err(why.clone());
+    }
+    drop(ruled_out);
     match api {
         #[cfg(feature = "vulkan")]
         Api::Vulkan => unisono_device_vulkan::devices(),
@@ -73,14 +110,7 @@ pub(crate) fn cards(api: Api) -> Result<Vec<Card>, GpuError> {
 pub(crate) fn without(api: Api) -> GpuError {
     let what = "this build is without it".to_owned();
     let help = "build with the features vulkan and opencl, which are on by default";
-    GpuError::Missing { api: name(api), what, help }
-}
-
-const fn name(api: Api) -> &'static str {
-    match api {
-        Api::Vulkan => "Vulkan",
-        Api::OpenCl => "OpenCL",
-    }
+    GpuError::Missing { api: api.name(), what, help }
 }
 
 /// The card that is meant; more than one is an error, too.
@@ -92,8 +122,10 @@ pub(crate) fn select(api: Api, which: &Which) -> Result<Card, GpuError> {
     }
     let there = cards.iter().map(|card| format!("{} {}", card.index, card.name));
     let there = there.collect::<Vec<_>>().join(", ");
-    let api = name(api);
+    let there = format!("{} ({there})", cards.len());
+    let api = api.name();
     let wanted = match cards.iter().filter(|card| which.is(card)).count() {
+        0 if matches!(which, Which::Index(_)) => which.to_string(),
         0 => format!("'{which}'"),
         fits => format!("'{which}' alone ({fits} fit)"),
     };

@@ -8,6 +8,10 @@
 //! * `dpu`: boards, which have engines of their own;
 //! * `rates`: how fast each device folds, for the planner;
 //! * `speed`: what a device does by itself.
+//!
+//! A driver that crashes when it is loaded takes the process with it. The tool tries drivers in a
+//! child process first: `unisono devices` says which one it is. A program that has to survive does
+//! the same with [`driver_files`] and [`rule_out`].
 
 pub(crate) mod any;
 pub(crate) mod catalog;
@@ -18,7 +22,7 @@ pub(crate) mod spec;
 mod speed;
 pub(crate) mod store;
 
-pub use catalog::{Catalog, Missing};
+pub use catalog::{Catalog, Missing, driver_files, rule_out};
 pub use dpu::{Dpu, DpuEntry, DpuPlace, DpuRole, DpuSpec, attachable, boards};
 pub use spec::{DeviceSpec, Which};
 pub use speed::Bench;

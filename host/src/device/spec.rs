@@ -103,12 +103,15 @@ impl Which {
         if text.is_empty() {
             return Err(format!("{whole}: which one? Give an index, a name, a UUID or an address"));
         }
-        // Numbers of cards are names, not places: 6800, 4090.
-        if let Ok(index @ 0..100) = text.parse() {
+        if let Some(parsed) = pci(text).map(Self::Pci).or_else(|| uuid(text).map(Self::Uuid)) {
+            return Ok(parsed);
+        }
+        // A number is a place, also where a name happens to have it: RTX 4090, 256 bits.
+        if text.bytes().all(|digit| digit.is_ascii_digit()) {
+            let index = text.parse().map_err(|_| format!("{whole}: no list is that long"))?;
             return Ok(Self::Index(index));
         }
-        let parsed = pci(text).map(Self::Pci).or_else(|| uuid(text).map(Self::Uuid));
-        Ok(parsed.unwrap_or_else(|| Self::Name(text.to_owned())))
+        Ok(Self::Name(text.to_owned()))
     }
 
     /// Is this card meant?
@@ -182,13 +185,16 @@ mod tests {
         };
         assert_eq!(which("vulkan"), Which::Index(0));
         assert_eq!(which("vulkan:3"), Which::Index(3));
-        assert_eq!(which("vulkan:4090"), Which::Name("4090".into()));
+        assert_eq!(which("vulkan:4090"), Which::Index(4090));
+        assert_eq!(which("vulkan:RTX 4090"), Which::Name("RTX 4090".into()));
         assert_eq!(which("vulkan:Radeon RX"), Which::Name("Radeon RX".into()));
         let pci = Pci { domain: 1, bus: 0x2a, device: 0, function: 1 };
         assert_eq!(which("vulkan:0001:2a:00.1"), Which::Pci(pci));
         assert_eq!(which("vulkan:2a:00.1"), Which::Pci(Pci { domain: 0, ..pci }));
         let uuid = "6d657361-3232-2e33-2e36-000000000001";
         assert_eq!(which(&format!("vulkan:{uuid}")).to_string(), uuid);
+        let digits = format!("{}1", "0".repeat(31));
+        assert_eq!(which(&format!("vulkan:{digits}")), Which::Uuid(1u128.to_be_bytes()));
         for name in [
             "cpu",
             "auto",

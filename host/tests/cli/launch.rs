@@ -142,7 +142,9 @@ fn ranks_do_not_outlive_a_launcher_that_is_killed() {
         tool.kill().expect("can be killed");
         tool.wait().expect("ends");
         until("a rank is left", || pids.map(is_there) == [false; 2]);
-        ["pid0", "pid1"].map(|name| fs::remove_file(folder.path().join(name)).expect("is there"));
+        for name in ["pid0", "pid1"] {
+            fs::remove_file(folder.path().join(name)).expect("is there");
+        }
     }
 }
 

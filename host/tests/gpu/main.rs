@@ -3,7 +3,9 @@
 #![cfg(all(feature = "vulkan", feature = "opencl"))]
 
 mod adopted;
+mod broken;
 mod data;
 mod errors;
 mod gradients;
+mod names;
 mod results;

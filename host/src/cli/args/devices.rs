@@ -3,7 +3,7 @@
 use super::super::error::Usage;
 use std::str::FromStr;
 use std::time::Duration;
-use unisono::device::{Catalog, DeviceSpec, Dpu, DpuRole, Opened};
+use unisono::device::{Api, Catalog, DeviceSpec, Dpu, DpuRole, Opened};
 
 /// The devices and boards that the command line names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,6 +64,12 @@ impl Devices {
         }
     }
 
+    /// The APIs that are asked for devices.
+    pub fn apis(&self) -> Vec<Api> {
+        let asked = |api: &Api| self.0.iter().any(|spec| asks(spec, *api));
+        Api::ALL.into_iter().filter(asked).collect()
+    }
+
     /// Opens the devices and starts the boards, whose calls have this time limit. `auto` is every
     /// GPU, then CPU ranks up to `wanted`; as many as there are cores if that is `None` and there
     /// is no GPU.
@@ -89,6 +95,16 @@ impl Devices {
             }
         }
         Ok(Ranks { ranks, aggregators })
+    }
+}
+
+/// Is an API asked for this device?
+pub fn asks(spec: &DeviceSpec, api: Api) -> bool {
+    match spec {
+        DeviceSpec::Auto => true,
+        DeviceSpec::Vulkan(_) => api == Api::Vulkan,
+        DeviceSpec::OpenCl(_) => api == Api::OpenCl,
+        DeviceSpec::Cpu | DeviceSpec::Dpu(_) => false,
     }
 }
 
@@ -174,6 +190,10 @@ mod tests {
         for wrong in ["", "cpu,", "cpu:0", "cpu:x", "cpu,auto", "auto,auto"] {
             assert!(count(wrong).is_err(), "{wrong}");
         }
+        let apis = |text: &str| text.parse::<Devices>().map(|d| d.apis());
+        assert_eq!(apis("cpu:2,dpu:qemu-aarch64"), Ok(vec![]));
+        assert_eq!(apis("cpu,opencl:0,opencl:1"), Ok(vec![Api::OpenCl]));
+        assert_eq!(apis("auto"), Ok(vec![Api::Vulkan, Api::OpenCl]));
         let ranks = Devices::cpus(3).open(None, Duration::ZERO).expect("the CPU");
         assert_eq!(
             (ranks.count(), ranks.describe("cpu"), ranks.any_gpu()),

@@ -10,8 +10,10 @@ mod results;
 mod run;
 mod speed;
 
+use super::args::Devices;
 use super::interrupt::Interrupt;
 use args::CollectiveArgs;
+use unisono::device::Api;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -44,6 +46,17 @@ enum Other {
     Fold(fold::FoldArgs),
     /// How fast a GPU folds, against its own copy, and what transfers and submissions cost
     Device(speed::DeviceArgs),
+}
+
+impl BenchArgs {
+    /// The APIs that are asked for devices.
+    pub fn apis(&self) -> Vec<Api> {
+        match &self.other {
+            Some(Other::Fold(_)) => Vec::new(),
+            Some(Other::Device(args)) => args.apis(),
+            None => self.collective.on.as_ref().map_or_else(Vec::new, Devices::apis),
+        }
+    }
 }
 
 /// Runs the command.

@@ -8,7 +8,7 @@ use super::args::{Some1, dtypes, ops};
 use anyhow::Result;
 use serde::Serialize;
 use std::time::Duration;
-use unisono::device::{Bench, DeviceSpec, Opened};
+use unisono::device::{Api, Bench, DeviceSpec, Opened};
 use unisono::{DType, ReduceOp};
 
 /// Options of `unisono bench device`.
@@ -36,6 +36,13 @@ pub struct DeviceArgs {
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
+}
+
+impl DeviceArgs {
+    /// The APIs that are asked for the device.
+    pub fn apis(&self) -> Vec<Api> {
+        Api::ALL.into_iter().filter(|api| args::asks(&self.device, *api)).collect()
+    }
 }
 
 /// Everything that was measured; rates in GB/s.

@@ -22,6 +22,7 @@ use output::Output;
 use sha2::{Digest, Sha256};
 use std::path::PathBuf;
 use summary::Summary;
+use unisono::device::Api;
 use unisono::{DType, Error, ReduceOp, Scalar, World};
 use verify::Verdict;
 use weight::Written;
@@ -82,6 +83,11 @@ pub struct ReduceArgs {
 }
 
 impl ReduceArgs {
+    /// The APIs that are asked for devices.
+    pub fn apis(&self) -> Vec<Api> {
+        self.on.as_ref().map_or_else(Vec::new, Devices::apis)
+    }
+
     /// A rank's weight for tensors of this type.
     fn scalar(&self, rank: usize, dtype: DType) -> Result<Scalar, Error> {
         match self.weights.as_ref().and_then(|weights| weights.get(rank)) {

@@ -1,7 +1,8 @@
 //! Dependencies point one way: core <- drivers/api <- {drivers, runtime} <- {host, boards}.
 //! Drivers and the runtime never know each other; the simulator may use both. `drivers/gpu` is what
-//! the GPU drivers share, `drivers/link_span` what links over memory of threads and processes do; `drivers/offload_…` command a whole board, over links of other drivers;
-//! `drivers/loader` brings images to boards.
+//! the GPU drivers share, `drivers/link_span` what links over memory of threads and processes do;
+//! `drivers/offload_…` command a whole board, over links of other drivers; `drivers/loader` brings
+//! images to boards.
 //!
 //! Dev-dependencies are free: a driver's tests may use the runtime. Every crate must also take the
 //! workspace's lints, or clippy would not see its long functions.

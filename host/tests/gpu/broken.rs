@@ -1,0 +1,184 @@
+//! Drivers that crash, or that their loader cannot read, lose their own devices and no others.
+
+use serde_json::Value;
+use std::fs::{copy, create_dir, write};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use tempfile::TempDir;
+use unisono::device::{Api, driver_files};
+
+/// How a run ended.
+struct Ended {
+    code: Option<i32>,
+    out: String,
+    err: String,
+}
+
+/// A place with drivers of an API: those of this machine, and more.
+struct Place {
+    folder: TempDir,
+    variable: &'static str,
+    value: String,
+}
+
+impl Place {
+    /// OpenCL's drivers, and these files: name and contents.
+    fn opencl(own: bool, more: &[(&str, &[u8])]) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let vendors = folder.path().join("vendors");
+        create_dir(&vendors).expect("a folder");
+        for file in driver_files(Api::OpenCl).iter().filter(|_| own) {
+            copy(file, vendors.join(file.file_name().expect("a name"))).expect("copied");
+        }
+        for (name, text) in more {
+            write(vendors.join(name), text).expect("written");
+        }
+        let value = vendors.display().to_string();
+        Self { folder, variable: "OCL_ICD_VENDORS", value }
+    }
+
+    /// Vulkan's drivers after a manifest with this text.
+    fn vulkan(own: bool, text: &[u8]) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let manifest = folder.path().join("broken.json");
+        write(&manifest, text).expect("written");
+        let own = driver_files(Api::Vulkan).into_iter().filter(|_| own);
+        let all = std::env::join_paths(std::iter::once(manifest).chain(own)).expect("a list");
+        Self { folder, variable: "VK_DRIVER_FILES", value: all.into_string().expect("UTF-8") }
+    }
+
+    /// Runs the tool there; it must leave nothing behind.
+    fn run(&self, args: &[&str]) -> Ended {
+        let temporary = self.folder.path().join("tmp");
+        std::fs::create_dir_all(&temporary).expect("a folder");
+        let mut tool = Command::new(env!("CARGO_BIN_EXE_unisono"));
+        tool.current_dir(self.folder.path()).args(args);
+        tool.env(self.variable, &self.value).env("TMPDIR", &temporary);
+        let output = tool.output().expect("the tool starts");
+        let left: Vec<_> = temporary.read_dir().expect("a folder").collect();
+        assert!(left.is_empty(), "{left:?}");
+        let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
+        Ended { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+    }
+
+    /// The devices that `--json` lists, by name, and the files of broken drivers with the reason.
+    fn devices(&self) -> (Vec<String>, Vec<(String, String)>) {
+        let ended = self.run(&["devices", "--json"]);
+        assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""));
+        let json: Value = serde_json::from_str(&ended.out).expect("JSON");
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let list = |name: &str| json[name].as_array().expect("a list").clone();
+        let apis = list("devices").into_iter().map(|device| device["apis"].clone());
+        let names = apis.flat_map(|apis| apis.as_array().expect("a list").clone());
+        let broken = list("broken");
+        let broken = broken.iter().map(|driver| (text(&driver["driver"]), text(&driver["why"])));
+        (names.map(|api| text(&api["on"])).collect(), broken.collect())
+    }
+
+    /// A small reduction with a rank there.
+    fn reduce(&self, on: &str) -> Ended {
+        let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/digits-mlp");
+        let rank = |r: usize| data.join(format!("rank{r}.safetensors")).display().to_string();
+        self.run(&["reduce", "--verify", "--on", on, &rank(0), &rank(1), "-o", "sum.st"])
+    }
+}
+
+/// A library that ends whoever loads it.
+fn deadly(folder: &Path) -> PathBuf {
+    let source = folder.join("deadly.c");
+    let code = "#include <stdlib.h>\n__attribute__((constructor)) void die(void) { abort(); }\n";
+    write(&source, code).expect("written");
+    let library = folder.join("libdeadly.so");
+    let mut compiler = Command::new("cc");
+    compiler.args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source);
+    assert!(compiler.status().expect("a C compiler").success());
+    library
+}
+
+fn manifest(library: &Path) -> Vec<u8> {
+    let library = library.display();
+    format!(
+        r#"{{"file_format_version": "1.0.0",
+            "ICD": {{"library_path": "{library}", "api_version": "1.3.0"}}}}"#
+    )
+    .into_bytes()
+}
+
+#[test]
+fn an_opencl_driver_that_dies() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let library = format!("{}\n", deadly(folder.path()).display());
+    let place = Place::opencl(true, &[("a.icd", library.as_bytes()), ("z.icd", b"")]);
+    let (seen, broken) = place.devices();
+    assert!(seen.contains(&"opencl:0".to_owned()) && seen.contains(&"vulkan:0".to_owned()));
+    let [(file, why)] = &broken[..] else { panic!("{broken:?}") };
+    assert!(file.ends_with("/a.icd") && why.contains("SIGABRT"), "{broken:?}");
+    let text = place.run(&["devices"]).out;
+    assert!(text.contains("a.icd is left out: ") && text.contains("remove the file"), "{text}");
+    let ended = place.reduce("cpu,opencl:0");
+    assert_eq!(ended.code, Some(0), "{}", ended.err);
+    assert!(ended.err.contains("a.icd is left out: "), "{}", ended.err);
+    // Nothing is loaded where nothing is asked for.
+    let ended = place.reduce("cpu:2");
+    assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""));
+}
+
+#[test]
+fn an_opencl_driver_that_dies_alone() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let library = deadly(folder.path());
+    let text = format!("{}\n", library.display());
+    let in_a_file = Place::opencl(false, &[("a.icd", text.as_bytes())]);
+    let mut by_itself = Place::opencl(false, &[]);
+    by_itself.value = library.display().to_string();
+    for place in [in_a_file, by_itself] {
+        let (seen, broken) = place.devices();
+        assert!(!seen.iter().any(|on| on.starts_with("opencl")), "{seen:?}");
+        assert!(seen.contains(&"vulkan:0".to_owned()), "{seen:?}");
+        assert!(broken.len() == 1 && broken[0].1.contains("SIGABRT"), "{broken:?}");
+        let ended = place.reduce("cpu,opencl:0");
+        assert_eq!(ended.code, Some(1));
+        let (first, last) = ended.err.split_once('\n').expect("two lines");
+        assert!(first.contains("is left out: a process that loads it ends with"), "{first}");
+        assert!(last.starts_with("error: OpenCL: none of its drivers can be used;"), "{last}");
+        for on in ["cpu,vulkan:0", "cpu:2", "auto"] {
+            assert_eq!(place.reduce(on).code, Some(0), "{on}");
+        }
+    }
+}
+
+#[test]
+fn vulkan_drivers_that_die_or_cannot_be_read() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let deadly = manifest(&deadly(folder.path()));
+    for (text, reason) in [
+        (&b"\x00\x01\xfe{"[..], "no manifest: expected value"),
+        (b"hello", "no manifest: expected value"),
+        (&deadly[..40], "no manifest: EOF"),
+        (&deadly, "SIGABRT"),
+    ] {
+        let place = Place::vulkan(true, text);
+        let (seen, broken) = place.devices();
+        for on in ["vulkan:0", "opencl:0"] {
+            assert!(seen.contains(&on.to_owned()), "{seen:?}");
+        }
+        let [(file, why)] = &broken[..] else { panic!("{broken:?}") };
+        assert!(file.ends_with("/broken.json") && why.contains(reason), "{broken:?}");
+        let ended = place.reduce("cpu,vulkan:0");
+        assert_eq!(ended.code, Some(0), "{}", ended.err);
+        let alone = Place::vulkan(false, text);
+        let ended = alone.reduce("cpu,vulkan:0");
+        assert_eq!(ended.code, Some(1));
+        assert!(ended.err.contains(reason) && !ended.err.contains("install"), "{}", ended.err);
+    }
+}
+
+/// One that is only of no use breaks nothing, and is no news.
+#[test]
+fn drivers_that_are_not_there() {
+    let gone = manifest(Path::new("/nonexistent/libgone.so"));
+    for place in [Place::opencl(true, &[("a.icd", b"/etc/passwd\n")]), Place::vulkan(true, &gone)] {
+        let (seen, broken) = place.devices();
+        assert!(broken.is_empty() && seen.len() >= 2, "{seen:?} {broken:?}");
+    }
+}

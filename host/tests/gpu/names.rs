@@ -1,0 +1,65 @@
+//! What devices are called, by whoever asks for one and by the tool.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn tool(args: &[&str], variable: (&str, &str)) -> Output {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut tool = Command::new(env!("CARGO_BIN_EXE_unisono"));
+    tool.current_dir(folder.path()).args(args).env(variable.0, variable.1);
+    tool.output().expect("the tool starts")
+}
+
+/// The error of a reduction that cannot begin.
+fn refused(on: &str, code: i32, variable: (&str, &str)) -> String {
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/digits-mlp");
+    let rank = data.join("rank0.safetensors").display().to_string();
+    let output = tool(&["reduce", "--on", on, &rank, "-o", "sum.st"], variable);
+    let text = String::from_utf8(output.stderr).expect("UTF-8");
+    assert_eq!(output.status.code(), Some(code), "{text}");
+    text
+}
+
+/// Also where a device has it in its name, as lavapipe has its 256 bits.
+#[test]
+fn a_number_is_a_place() {
+    for number in ["256", "99", "15"] {
+        let text = refused(&format!("vulkan:{number}"), 2, ("LANG", "C"));
+        let start = format!("error: no Vulkan device {number}; there are: ");
+        let rest = text.strip_prefix(&start).unwrap_or_else(|| panic!("{text}"));
+        assert!(rest.starts_with(|c: char| c.is_ascii_digit()) && rest.contains(" (0 "), "{text}");
+    }
+}
+
+/// One line, that does not send anybody to a package that is there.
+#[test]
+fn variables_that_hide_a_driver_are_named() {
+    for (api, variable, value) in [
+        ("opencl:0", "POCL_DEVICES", "nonsense"),
+        ("opencl:0", "POCL_CACHE_DIR", "/proc/nothing"),
+        ("opencl:0", "OCL_ICD_VENDORS", "/proc/nothing/"),
+        ("vulkan:0", "VK_DRIVER_FILES", "/proc/nothing.json"),
+    ] {
+        let text = refused(api, 1, (variable, value));
+        assert!(text.starts_with("error: ") && text.lines().count() == 1, "{text}");
+        assert!(text.contains(variable) && !text.contains("install"), "{text}");
+    }
+}
+
+#[test]
+fn json_names_arithmetic_for_programs() {
+    let output = tool(&["devices", "--json"], ("LANG", "C"));
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let mut seen = 0;
+    for device in json["devices"].as_array().expect("a list") {
+        for api in device["apis"].as_array().expect("a list") {
+            let list = api["arithmetic"].as_array().expect("a list");
+            let names: Vec<_> = list.iter().map(|entry| entry["name"].as_str()).collect();
+            let want = ["native_f32", "normal_f32", "native_f64", "native_i64", "storage_8"];
+            assert_eq!(names, want.map(Some));
+            assert!(list.iter().all(|entry| entry["has"].is_boolean() && entry["words"].is_null()));
+            seen += 1;
+        }
+    }
+    assert!(seen > 0, "{json}");
+}
