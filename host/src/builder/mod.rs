@@ -179,13 +179,7 @@ impl GroupBuilder {
     /// [`Error::Gpu`] in the words of a loader or driver; [`Error::Board`].
     pub fn build(self) -> Result<Group, Error> {
         let named = self.named()?;
-        let ranks = u16::try_from(named.len()).unwrap_or(u16::MAX);
-        let boards = self.aggregators.len();
-        let members = match &self.choice {
-            Choice::Fixed(schedule) => schedule.members(ranks),
-            Choice::Auto => ranks.saturating_add(boards as u16),
-        };
-        self.check(ranks, members)?;
+        let (ranks, members) = self.counted(&named)?;
         let mut places = Places::open(named, &self.aggregators, members, self.timeout)?;
         let owners = match (&self.choice, &self.rates) {
             (Choice::Fixed(_), _) => None,
@@ -193,6 +187,26 @@ impl GroupBuilder {
             (Choice::Auto, None) => places.owners()?,
         };
         roomy(move || self.join(places, members, owners))?
+    }
+
+    /// Refuses what [`GroupBuilder::build`] would refuse before it opens a device or starts a board;
+    /// returns how many members the group would have: ranks, and aggregators without data.
+    ///
+    /// # Errors
+    /// [`Error::Build`].
+    pub fn check(&self) -> Result<u16, Error> {
+        Ok(self.counted(&self.named()?)?.1)
+    }
+
+    /// Ranks and members of a group that can be.
+    fn counted(&self, named: &[On]) -> Result<(u16, u16), Error> {
+        let ranks = u16::try_from(named.len()).unwrap_or(u16::MAX);
+        let members = match &self.choice {
+            Choice::Fixed(schedule) => schedule.members(ranks),
+            Choice::Auto => ranks.saturating_add(self.aggregators.len() as u16),
+        };
+        self.refuse(ranks, members)?;
+        Ok((ranks, members))
     }
 
     /// The ranks' devices, `auto` written out.
@@ -214,7 +228,7 @@ impl GroupBuilder {
         Ok(named)
     }
 
-    fn check(&self, ranks: u16, members: u16) -> Result<(), Error> {
+    fn refuse(&self, ranks: u16, members: u16) -> Result<(), Error> {
         let refuse = |text: String| Err(Error::Build(text));
         if ranks == 0 {
             return refuse("it has no rank; give at least one".into());

@@ -1,7 +1,7 @@
 //! `--on`: which device each rank is on.
 
+use super::GroupArgs;
 use std::str::FromStr;
-use std::time::Duration;
 use unisono::device::{Catalog, DeviceSpec, Dpu, DpuRole, Opened};
 
 /// The devices and boards that the command line names.
@@ -48,14 +48,14 @@ impl Devices {
 
     /// How many ranks it names; `None` for as many as are wanted.
     pub fn count(&self) -> Option<usize> {
-        let ranks = self.0.iter().filter(|spec| !is_aggregator(spec)).count();
+        let ranks = ranks(&self.0);
         (self.0 != [DeviceSpec::Auto]).then_some(ranks)
     }
 
-    /// Opens the devices and starts the boards, whose calls have this time limit. `auto` is every
-    /// GPU, then CPU ranks up to `wanted`; as many as there are cores if that is `None` and there
-    /// is no GPU.
-    pub fn open(&self, wanted: Option<usize>, timeout: Duration) -> Result<Ranks, unisono::Error> {
+    /// Opens the devices and starts the boards for such a group, if there can be one. `auto` is
+    /// every GPU, then CPU ranks up to `wanted`; as many as there are cores if that is `None` and
+    /// there is no GPU.
+    pub fn open(&self, wanted: Option<usize>, group: &GroupArgs) -> anyhow::Result<Ranks> {
         let mut named = self.0.clone();
         if self.count().is_none() {
             named = Catalog::find().real().collect();
@@ -63,11 +63,11 @@ impl Devices {
             let most = wanted.unwrap_or(if named.is_empty() { cores } else { named.len() + 1 });
             named.resize(most, DeviceSpec::Cpu);
         }
-        let members = u16::try_from(named.len()).unwrap_or(u16::MAX);
+        let members = group.members(&named)?;
         let (mut ranks, mut aggregators) = (Vec::new(), Vec::new());
         for spec in &named {
             if let DeviceSpec::Dpu(board) = spec {
-                let dpu = Dpu::start(board, members, timeout)?;
+                let dpu = Dpu::start(board, members, group.timeout)?;
                 match board.role {
                     DpuRole::Aggregator => aggregators.push(dpu),
                     DpuRole::Rank => ranks.push(Place::Board(dpu)),
@@ -78,6 +78,11 @@ impl Devices {
         }
         Ok(Ranks { ranks, aggregators })
     }
+}
+
+/// How many of them have data.
+pub fn ranks(devices: &[DeviceSpec]) -> usize {
+    devices.iter().filter(|spec| !is_aggregator(spec)).count()
 }
 
 /// Is it a member without data?
@@ -148,7 +153,9 @@ impl Ranks {
 
 #[cfg(test)]
 mod tests {
+    use super::super::{Algo, OrderArg};
     use super::*;
+    use std::time::Duration;
 
     #[test]
     fn devices_are_counted() {
@@ -162,7 +169,14 @@ mod tests {
         for wrong in ["", "cpu,", "cpu:0", "cpu:x", "cpu,auto", "auto,auto"] {
             assert!(count(wrong).is_err(), "{wrong}");
         }
-        let ranks = Devices::cpus(3).open(None, Duration::ZERO).expect("the CPU");
+        let group = GroupArgs {
+            algo: Algo::Auto,
+            order: OrderArg::Any,
+            chunk: None,
+            window: None,
+            timeout: Duration::ZERO,
+        };
+        let ranks = Devices::cpus(3).open(None, &group).expect("the CPU");
         assert_eq!(
             (ranks.count(), ranks.describe("cpu"), ranks.any_gpu()),
             (3, "cpu".into(), false)

@@ -128,7 +128,7 @@ pub fn run(args: &ReduceArgs, interrupt: &Interrupt) -> anyhow::Result<()> {
     let steps = if args.verify { 4 } else { 3 };
     let files = args.files.len();
     let on = args.on.clone().unwrap_or_else(|| Devices::cpus(files));
-    let ranks = on.open(Some(files), args.group.timeout)?;
+    let ranks = on.open(Some(files), &args.group)?;
     let progress = Progress::new(steps * buckets.payload());
     let work =
         run::Work { args, inputs: &inputs, ranks: &ranks, buckets: &buckets, interrupt, progress };
