@@ -241,8 +241,9 @@ impl GroupBuilder {
         {
             let (name, boards) = (schedule.name(), self.aggregators.len());
             return refuse(format!(
-                "{name} has no place for {boards} boards without data; star:{boards} has, and is \
-                 what is chosen by default"
+                "{name} has no place for {boards} {}without data; star:{boards} has, and is what is \
+                 chosen by default",
+                if boards == 1 { "board " } else { "boards " }
             ));
         }
         if self.chunk == Some(0) {
