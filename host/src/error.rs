@@ -99,8 +99,8 @@ pub enum Error {
     },
     /// A rank waited too long.
     #[error(
-        "rank {rank} gave up after {after:?} without any progress: it was waiting for {} to send {} \
-         of chunk {chunk}; are all ranks alive, and did they make the call?",
+        "rank {rank} gave up after {after:?} without any progress: it was waiting for {} to send \
+         {} of chunk {chunk}; are all ranks alive, and did they make the call?",
         member_name(*waiting_for, board.as_deref()),
         phase_name(phase)
     )]

@@ -47,7 +47,10 @@ impl Monitor {
 
     /// The levels of all eight pins: the data register, by the address that leaves none out.
     fn pins(&mut self) -> u8 {
-        let look = r#"{"execute":"human-monitor-command","arguments":{"command-line":"xp /1wx 0x090303fc"}}"#;
+        let look = concat!(
+            r#"{"execute":"human-monitor-command","arguments":"#,
+            r#"{"command-line":"xp /1wx 0x090303fc"}}"#
+        );
         let answer = self.ask(look);
         let value = answer.rsplit("0x").next().expect("a number");
         let digits: String = value.chars().take_while(char::is_ascii_hexdigit).collect();

@@ -189,8 +189,8 @@ impl GroupBuilder {
         roomy(move || self.join(places, members, owners))?
     }
 
-    /// Refuses what [`GroupBuilder::build`] would refuse before it opens a device or starts a board;
-    /// returns how many members the group would have: ranks, and aggregators without data.
+    /// Refuses what [`GroupBuilder::build`] would refuse before it opens a device or starts a
+    /// board; returns how many members the group would have: ranks, and aggregators without data.
     ///
     /// # Errors
     /// [`Error::Build`].
@@ -241,8 +241,8 @@ impl GroupBuilder {
         {
             let (name, boards) = (schedule.name(), self.aggregators.len());
             return refuse(format!(
-                "{name} has no place for {boards} {}without data; star:{boards} has, and is what is \
-                 chosen by default",
+                "{name} has no place for {boards} {}without data; star:{boards} has, and is what \
+                 is chosen by default",
                 if boards == 1 { "board " } else { "boards " }
             ));
         }

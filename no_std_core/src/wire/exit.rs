@@ -1,4 +1,4 @@
-//! Exit codes of firmware, where somebody takes them: an emulator, or the system that it runs under.
+//! Exit codes of firmware, where somebody takes them: an emulator, or a system below it.
 
 /// There is no window, or it cannot be mapped.
 pub const NO_WINDOW: i32 = 2;
