@@ -102,9 +102,9 @@ pub enum Error {
     },
     /// A rank waited too long.
     #[error(
-        "rank {rank} gave up after {after:?} without any progress: it was waiting for rank \
-         {waiting_for} to send {} of chunk {chunk}; are all ranks alive, and did they make \
-         the call?",
+        "rank {rank} gave up after {after:?} without any progress: it was waiting for {} to send \
+         {} of chunk {chunk}; are all ranks alive, and did they make the call?",
+        member_name(*waiting_for, board.as_deref()),
         phase_name(phase)
     )]
     Deadline {
@@ -112,6 +112,8 @@ pub enum Error {
         rank: u16,
         /// Whom it waited for.
         waiting_for: u16,
+        /// The board that this is, if it is one.
+        board: Option<String>,
         /// The lowest unfinished chunk.
         chunk: u64,
         /// What it waited for.
@@ -194,7 +196,7 @@ impl Error {
         match why {
             Abort::Mismatch { a, a_print, b, b_print } => Self::Mismatch { a, a_print, b, b_print },
             Abort::Deadline { rank, waiting_for, chunk, phase } => {
-                Self::Deadline { rank, waiting_for, chunk, phase, after }
+                Self::Deadline { rank, waiting_for, board: None, chunk, phase, after }
             }
             Abort::Cancelled { rank } => Self::Cancelled(rank),
             Abort::PeerLost { rank } => Self::PeerLost(rank),
@@ -234,6 +236,11 @@ fn plans(a: &Fingerprint, b: &Fingerprint) -> String {
 /// The largest weight of an integer type.
 fn largest(dtype: DType) -> &'static str {
     if dtype == DType::U64 { "2^64 - 1" } else { "2^63 - 1" }
+}
+
+/// `rank 2`, or `dpu:qemu-aarch64 (rank 2)`.
+fn member_name(rank: u16, board: Option<&str>) -> String {
+    board.map_or_else(|| format!("rank {rank}"), |board| format!("{board} (rank {rank})"))
 }
 
 const fn phase_name(phase: &Phase) -> &'static str {

@@ -8,7 +8,7 @@
 //! It is built for the bare-metal target and makes its few system calls itself, so it needs no C
 //! library, of whatever version, and no compiler beyond the other boards'.
 //!
-//! Exit codes: 101 after a panic, [`NO_WINDOW`], [`WINDOW_ABI`].
+//! Exit codes are those of [`unisono_core::wire::exit`].
 #![no_std]
 #![cfg(target_arch = "aarch64")]
 
@@ -18,10 +18,3 @@ pub mod sys;
 
 pub use platform::Platform;
 pub use run::{panic, run};
-
-/// Exit code: no path was given, or the file there cannot be mapped.
-pub const NO_WINDOW: i32 = 2;
-/// Exit code: the region in the window is not one of this version.
-pub const WINDOW_ABI: i32 = 3;
-/// Exit code after a panic, as of any Rust program.
-pub const PANICKED: i32 = 101;

@@ -1,8 +1,8 @@
 //! What the program does: maps its window, and is a member for ever.
 
+use crate::Platform;
 use crate::platform::Outer;
 use crate::sys::{self, Errno, Sleep, exit};
-use crate::{NO_WINDOW, PANICKED, Platform, WINDOW_ABI};
 use core::cell::UnsafeCell;
 use core::ffi::CStr;
 use core::fmt::Write as _;
@@ -10,6 +10,7 @@ use core::panic::PanicInfo;
 use heapless::String;
 use spin::Once;
 use static_cell::StaticCell;
+use unisono_core::wire::exit::{NO_WINDOW, PANICKED, WINDOW_ABI};
 use unisono_device_cpu::CpuDevice;
 use unisono_driver::HostPtr;
 use unisono_firmware::window::{WindowBoard, log_pipe};

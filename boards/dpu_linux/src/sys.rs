@@ -24,6 +24,8 @@ macro_rules! start {
 #[macro_export]
 macro_rules! start_with {
     (|$path:ident| $run:expr) => {
+        unisono_firmware::image_for!("dpu_linux");
+
         core::arch::global_asm!(
             ".global _start",
             "_start:",

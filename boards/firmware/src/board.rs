@@ -82,6 +82,19 @@ pub struct Descr {
     pub rates: Rates,
 }
 
+/// Names the board that an image is for, so that a host refuses it for another one: the name of its
+/// folder, in a section of the ELF file that is not loaded. For the image's own crate.
+#[macro_export]
+macro_rules! image_for {
+    ($board:literal) => {
+        core::arch::global_asm!(
+            ".pushsection .unisono.board,\"\",%progbits",
+            concat!(".ascii \"", $board, "\""),
+            ".popsection",
+        );
+    };
+}
+
 /// The first bytes of the build id that the linker has put into a GNU note.
 ///
 /// A note is three words (length of the name, of the content, a type), then the name, padded to

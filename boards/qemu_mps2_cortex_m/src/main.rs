@@ -13,8 +13,11 @@ use qemu_mps2_cortex_m_board::led::Led;
 use qemu_mps2_cortex_m_board::uart::{self, Uart};
 use qemu_mps2_cortex_m_board::{Blocks, BoardMember, LinkLine, Memory, Mps2, Parts, blocks};
 use static_cell::{ConstStaticCell, StaticCell};
+use unisono_core::wire::exit::PANICKED;
 use unisono_firmware::{Line, Member, Room, Signals, build_id, log};
 use unisono_link_serial::Line as SerialLine;
+
+unisono_firmware::image_for!("qemu_mps2_cortex_m");
 
 static MEMORY: ConstStaticCell<Memory> = ConstStaticCell::new(Memory::new());
 static BLOCKS: StaticCell<Blocks> = StaticCell::new();
@@ -26,9 +29,6 @@ static MEMBER: StaticCell<BoardMember> = StaticCell::new();
 const CONTROL: usize = 0;
 const LINKS_UART: usize = 1;
 const LOG: usize = 2;
-
-/// Exit code after a panic, as a Rust program on a host has it.
-const PANICKED: i32 = 101;
 
 #[entry]
 fn main() -> ! {

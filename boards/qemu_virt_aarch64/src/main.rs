@@ -5,6 +5,7 @@
 use aarch64_rt::entry;
 
 entry!(main);
+unisono_firmware::image_for!("qemu_virt_aarch64");
 
 fn main(_: u64, _: u64, _: u64, _: u64) -> ! {
     qemu_virt_aarch64_board::run(|| ())

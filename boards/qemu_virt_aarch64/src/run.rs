@@ -1,17 +1,19 @@
 //! What the image does: finds the window, starts the second core, and is a member for ever.
 
 use crate::cpu::{self, Outer, Sleep};
-use crate::{NO_SECOND_CORE, NO_WINDOW, PANICKED, Platform, WINDOW_ABI, exit};
+use crate::pins::Pin;
+use crate::{Platform, exit};
 use core::cell::UnsafeCell;
 use core::panic::PanicInfo;
 use spin::Once;
 use static_cell::StaticCell;
+use unisono_core::wire::exit::{NO_SECOND_CORE, NO_WINDOW, PANICKED, WINDOW_ABI};
 use unisono_device_cpu::{CpuDevice, CpuError};
 use unisono_driver::HostPtr;
 use unisono_firmware::duo::{Back, Ends, Queues};
 use unisono_firmware::ivshmem::Map;
 use unisono_firmware::window::{WindowBoard, log_pipe};
-use unisono_firmware::{Backoff, Board, Line, Member, Rates, Room, build_id, panicked};
+use unisono_firmware::{Backoff, Board, Line, Member, Rates, Room, Signals, build_id, panicked};
 use unisono_link_window::{Region, RegionError};
 
 /// Calls in flight.
@@ -92,9 +94,13 @@ pub fn drive<B: Board>(
     mut round: impl FnMut(),
 ) -> ! {
     let mut backoff = Backoff::new(Sleep::new());
+    // SAFETY: nothing else uses pins, and this is the only call.
+    let [status, attention] = unsafe { Pin::take_two() };
+    let mut signals = Signals::new(status, attention);
     defmt::info!("started: {=u32} f32 elements/ms", member.descr().rates.adds);
     loop {
         round();
+        signals.show(member.is_member(), member.has_news());
         if member.step() {
             backoff.reset();
         } else {

@@ -9,7 +9,7 @@
 //! | `0x4000_0000` | PCIe memory space: BAR 0 and, from `0x6000_0000` on, the window (BAR 2) |
 //! | `0x8000_0000` | RAM: data and the stack |
 //!
-//! Exit codes: 101 after a panic, [`NO_WINDOW`], [`WINDOW_ABI`].
+//! Exit codes are those of [`unisono_core::wire::exit`].
 #![no_std]
 #![cfg(target_arch = "riscv64")]
 
@@ -19,13 +19,6 @@ mod run;
 
 pub use platform::Platform;
 pub use run::{CALLS, MEMBERS, MOVES, WINDOW, drive, line, panic, run, start};
-
-/// Exit code: there is no ivshmem device, or not enough memory space for it.
-pub const NO_WINDOW: i32 = 2;
-/// Exit code: the region in the window is not one of this version.
-pub const WINDOW_ABI: i32 = 3;
-/// Exit code after a panic, as of any Rust program.
-pub const PANICKED: i32 = 101;
 
 /// Ends the program with this code.
 pub fn exit(code: i32) -> ! {

@@ -1,11 +1,12 @@
 //! What the image does: finds the window, and is a member for ever.
 
 use crate::cpu::{self, Outer, Sleep};
-use crate::{NO_WINDOW, PANICKED, Platform, WINDOW_ABI, exit};
+use crate::{Platform, exit};
 use core::cell::UnsafeCell;
 use core::panic::PanicInfo;
 use spin::Once;
 use static_cell::StaticCell;
+use unisono_core::wire::exit::{NO_WINDOW, PANICKED, WINDOW_ABI};
 use unisono_device_cpu::CpuDevice;
 use unisono_driver::HostPtr;
 use unisono_firmware::ivshmem::Map;

@@ -10,7 +10,7 @@
 //! The address is that which QEMU's own network gives its first guest, 10.0.2.15; peers are told by
 //! the host.
 //!
-//! Exit codes: those of the other board, and [`NO_NETWORK`].
+//! Exit codes are those of [`unisono_core::wire::exit`].
 #![no_std]
 #![cfg(target_arch = "riscv64")]
 
@@ -18,13 +18,11 @@ use qemu_virt_riscv64_board::cpu::SinceOn;
 use qemu_virt_riscv64_board::{CALLS, MEMBERS, MOVES, Platform, WINDOW, drive, exit, line, start};
 use smoltcp::wire::{IpAddress, IpCidr};
 use static_cell::{ConstStaticCell, StaticCell};
+use unisono_core::wire::exit::NO_NETWORK;
 use unisono_firmware::Member;
 use unisono_firmware::udp::{Memory, Network, SharedStack, UdpBoard};
 use unisono_firmware::virtio::{Card, FRAMES, Frames, Slots};
 use virtio_drivers::transport::mmio::MmioTransport;
-
-/// Exit code: there is no network card that works.
-pub const NO_NETWORK: i32 = 5;
 
 /// A link to each other member.
 const LINKS: usize = MEMBERS - 1;

@@ -2,6 +2,8 @@
 #![no_std]
 #![no_main]
 
+unisono_firmware::image_for!("qemu_virt_riscv64_udp");
+
 /// The entry code goes on here.
 #[unsafe(no_mangle)]
 extern "C" fn main() -> ! {

@@ -2,15 +2,14 @@
 
 use crate::attach::Held;
 use crate::error::{BoardError, Problem};
+use crate::folder::Folder;
 use crate::image::Image;
-use crate::keeper::{Keeper, Process, Watch, WindowSigns};
+use crate::keeper::{Keeper, Watch, WindowSigns};
 use crate::machine::Machine;
+use crate::process::Process;
 use crate::talk::Talk;
-use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
-use tempfile::TempDir;
 use unisono_core::route::Rank;
 use unisono_core::wire::board::{Call, Identity, Join, Status};
 use unisono_core::wire::frame::Abort;
@@ -88,7 +87,7 @@ pub struct Board {
 /// What has to be kept for as long as the board.
 pub(crate) enum Hold {
     /// The window's file, which is this board's alone.
-    Folder(#[expect(dead_code, reason = "its end deletes it")] TempDir),
+    Folder(#[expect(dead_code, reason = "its end deletes it")] Folder),
     /// The window of a board that stays.
     Window(#[expect(dead_code, reason = "its end gives it back")] Held),
 }
@@ -119,14 +118,13 @@ impl Board {
         let areas = areas(options.peers, options.shape, options.memory);
         let bytes = Region::needed(&areas)?.next_power_of_two().max(WINDOW_MIN);
         let window = |why: std::io::Error| Problem::Window { bytes, why: why.to_string() };
-        let folder = folder().map_err(window)?;
+        let folder = Folder::new().map_err(window)?;
         let file = folder.path().join("window");
         let region = Region::format(Window::create(&file, bytes).map_err(window)?, &areas)?;
-        let stderr = folder.path().join("stderr");
-        let child = spawn(options, &file, &stderr, bytes)?;
+        let process = spawn(options, &file, folder.path().join("stderr"), bytes)?;
         let keeper = Keeper::new(Watch {
             name: name.clone(),
-            process: Some(Process { child, stderr }),
+            process: Some(process),
             signs: Box::new(WindowSigns::new(region.clone())),
             silence: options.silence,
         })?;
@@ -308,22 +306,12 @@ impl Board {
     }
 }
 
-/// A folder for the window: in memory if there is such a place.
-fn folder() -> std::io::Result<TempDir> {
-    let memory = Path::new("/dev/shm");
-    let builder = || {
-        let mut builder = tempfile::Builder::new();
-        builder.prefix("unisono-board-");
-        builder
-    };
-    if memory.is_dir() { builder().tempdir_in(memory) } else { builder().tempdir() }
-}
-
-fn spawn(options: &Options, window: &Path, stderr: &Path, bytes: u64) -> Result<Child, Problem> {
-    let program = options.machine.program().to_owned();
-    let start = |error| Problem::Start { program: program.clone(), error };
-    let mut command = options.machine.command(&options.image, window, bytes, &options.args);
-    let stderr = File::create(stderr).map_err(start)?;
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
-    command.spawn().map_err(start)
+fn spawn(
+    options: &Options,
+    window: &Path,
+    stderr: PathBuf,
+    bytes: u64,
+) -> Result<Process, Problem> {
+    let command = options.machine.command(&options.image, window, bytes, &options.args);
+    Process::start(command, stderr).map_err(|error| options.machine.unstarted(error))
 }

@@ -28,10 +28,12 @@ pub enum Problem {
         why: String,
     },
     /// The program that runs the machine does not start.
-    #[error("cannot start `{program}`: {error} (is it installed?)")]
+    #[error("cannot start `{program}`: {error} (Debian's package of it is {package})")]
     Start {
         /// Which program.
-        program: String,
+        program: &'static str,
+        /// Which package has it.
+        package: &'static str,
         /// What the system says.
         error: std::io::Error,
     },

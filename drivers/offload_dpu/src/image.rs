@@ -4,8 +4,11 @@ use crate::error::Problem;
 use crate::machine::Machine;
 use defmt_decoder::Table;
 use object::read::elf::{ElfFile, FileHeader};
-use object::{Endianness, FileKind, Object};
+use object::{Endianness, FileKind, Object, ObjectSection};
 use std::path::{Path, PathBuf};
+
+/// The section that names the board that an image is for; no part of what is loaded.
+const BOARD: &str = ".unisono.board";
 
 /// An image for one kind of machine.
 pub struct Image {
@@ -41,9 +44,19 @@ impl Image {
     fn open(path: &Path, machine: Option<&Machine>) -> Result<Self, Problem> {
         let wrong = |why: String| Problem::Image { path: path.to_owned(), why };
         let bytes = std::fs::read(path).map_err(|e| wrong(e.to_string()))?;
-        let (elf, id) = head(&bytes).map_err(|e| wrong(format!("not an ELF file ({e})")))?;
-        if let Some(machine) = machine.filter(|machine| machine.elf != elf) {
-            return Err(wrong(format!("built for ELF machine {elf}, not {}", machine.elf)));
+        let Head { elf, id, board } =
+            head(&bytes).map_err(|e| wrong(format!("not an ELF file ({e})")))?;
+        if let Some(machine) = machine {
+            if machine.elf != elf {
+                return Err(wrong(format!("built for ELF machine {elf}, not {}", machine.elf)));
+            }
+            match board {
+                None => return Err(wrong(format!("it names no board in a section {BOARD}"))),
+                Some(board) if board != machine.image => {
+                    return Err(wrong(format!("it is for board {board}, not {}", machine.image)));
+                }
+                Some(_) => {}
+            }
         }
         let build = id.first_chunk().map(|id| u64::from_be_bytes(*id));
         let build = build.ok_or_else(|| wrong("it has no build id".to_owned()))?;
@@ -68,12 +81,24 @@ impl Image {
     }
 }
 
-/// Machine number and build id of an ELF file of either class; no id if it has none.
-fn head(bytes: &[u8]) -> object::Result<(u16, Vec<u8>)> {
-    fn of<E: FileHeader<Endian = Endianness>>(bytes: &[u8]) -> object::Result<(u16, Vec<u8>)> {
+/// What an ELF file says of itself.
+struct Head {
+    /// Number of its machine.
+    elf: u16,
+    /// Build id; empty if it has none.
+    id: Vec<u8>,
+    /// The board that it is for.
+    board: Option<String>,
+}
+
+/// Of an ELF file of either class.
+fn head(bytes: &[u8]) -> object::Result<Head> {
+    fn of<E: FileHeader<Endian = Endianness>>(bytes: &[u8]) -> object::Result<Head> {
         let file = ElfFile::<E>::parse(bytes)?;
         let elf = file.elf_header().e_machine(file.endian()).0;
-        Ok((elf, file.build_id()?.unwrap_or_default().to_vec()))
+        let board = file.section_by_name(BOARD).map(|section| section.data()).transpose()?;
+        let board = board.map(|name| String::from_utf8_lossy(name).into_owned());
+        Ok(Head { elf, id: file.build_id()?.unwrap_or_default().to_vec(), board })
     }
     match FileKind::parse(bytes)? {
         FileKind::Elf32 => of::<object::elf::FileHeader32<Endianness>>(bytes),

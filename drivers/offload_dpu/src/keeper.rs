@@ -1,25 +1,26 @@
 //! The thread that watches a board: its process if it has one, its signs of life, its log.
 
 use crate::error::Problem;
+use crate::process::Process;
 use crate::talk::Alive;
 use defmt_decoder::{DecodeError, Frame, StreamDecoder, Table};
-use std::path::PathBuf;
-use std::process::Child;
+use std::process::ExitStatus;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use unisono_core::wire::exit;
 use unisono_link_window::{Area, Coherent, PipeReader, Region};
 
 /// How often the thread looks.
 const PERIOD: Duration = Duration::from_millis(2);
-/// Bytes of the machine's own error output that are told.
-const TAIL: usize = 400;
 
 /// What the thread and the board's owner share.
 #[derive(Default)]
 struct Shared {
     stop: AtomicBool,
+    /// The board does not answer.
+    mute: AtomicBool,
     /// `gone` is told.
     over: AtomicBool,
     gone: Mutex<Option<String>>,
@@ -107,21 +108,6 @@ impl Signs for WindowSigns {
     }
 }
 
-/// A machine that was started here; it ends with this.
-pub struct Process {
-    pub child: Child,
-    /// Where its error output goes.
-    pub stderr: PathBuf,
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        // Already gone, or to be ended now; either way it is waited for.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 /// What the thread needs.
 pub struct Watch {
     pub name: String,
@@ -165,6 +151,10 @@ impl Alive for Keeper {
     fn gone(&self) -> Option<String> {
         self.shared.gone.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
+
+    fn mute(&self) {
+        self.shared.mute.store(true, Relaxed);
+    }
 }
 
 impl Drop for Keeper {
@@ -190,9 +180,11 @@ impl Watch {
             if self.signs.beats() != beats {
                 (beats, since) = (self.signs.beats(), Instant::now());
             }
-            let silent = beats.is_some() && since.elapsed() > self.silence;
+            let still = beats.is_some() && since.elapsed() > self.silence;
+            let silent = still || shared.mute.load(Relaxed);
             if let Some(why) = self.gone(silent, &mut log) {
-                tracing::error!(board = self.name, "{why}");
+                // Whoever needs the board gets it as an error.
+                tracing::info!(board = self.name, "{why}");
                 *shared.gone.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
                 shared.over.store(true, Relaxed);
                 self.signs.close();
@@ -205,16 +197,15 @@ impl Watch {
     /// Why the board is gone, if it is.
     fn gone(&mut self, silent: bool, log: &mut Log<'_>) -> Option<String> {
         let mut parts = Vec::new();
-        match self.process.as_mut().map(|process| process.child.try_wait()) {
+        let Self { process, silence, .. } = self;
+        match process.as_mut().map(|process| process.child.try_wait()) {
             Some(Ok(Some(status))) => {
-                parts.push(format!("its machine ended with {status}"));
-                let stderr = self.process.as_ref().map(|process| std::fs::read(&process.stderr));
-                let stderr = stderr.and_then(Result::ok).unwrap_or_default();
-                let tail = &stderr[stderr.len().saturating_sub(TAIL)..];
-                parts.push(complaints(&String::from_utf8_lossy(tail)));
+                parts.push(format!("its machine ended with {status}{}", meaning(status)));
+                let said = process.as_ref().map(Process::said).unwrap_or_default();
+                parts.push(complaints(&said));
             }
             Some(Err(error)) => parts.push(format!("its process cannot be watched: {error}")),
-            _ if silent => parts.push(format!("no sign of life for {:?}", self.silence)),
+            _ if silent => parts.push(no_sign_for(*silence)),
             _ if self.signs.has_left() => parts.push("it has left, or been started anew".into()),
             _ => return None,
         }
@@ -223,6 +214,17 @@ impl Watch {
         parts.retain(|part| !part.is_empty());
         Some(parts.join("; "))
     }
+}
+
+/// What is said of a board that stands still.
+pub fn no_sign_for(silence: Duration) -> String {
+    format!("no sign of life for {silence:?}")
+}
+
+/// What firmware means by the code that it has ended its machine with.
+fn meaning(status: ExitStatus) -> String {
+    let meaning = status.code().and_then(exit::meaning);
+    meaning.map(|text| format!(" ({text})")).unwrap_or_default()
 }
 
 /// What a machine has said before its end, but for its warnings, which are not why it ended.

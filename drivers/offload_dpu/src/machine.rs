@@ -1,5 +1,6 @@
 //! Machines that can be started here.
 
+use crate::error::Problem;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -147,6 +148,12 @@ impl Machine {
     #[must_use]
     pub const fn program(&self) -> &'static str {
         self.program
+    }
+
+    /// Its program does not start.
+    pub(crate) fn unstarted(&self, error: std::io::Error) -> Problem {
+        let (program, package) = (self.program, self.package);
+        Problem::Start { program, package, error }
     }
 
     /// Can it be started here? That is, does its program answer.

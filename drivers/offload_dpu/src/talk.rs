@@ -1,6 +1,7 @@
 //! The conversation with a board: requests and answers, and the calls that are over.
 
 use crate::error::Problem;
+use crate::keeper::no_sign_for;
 use embedded_io::{Read, ReadReady, Write, WriteReady};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddrV4;
@@ -21,6 +22,9 @@ const NAP: Duration = Duration::from_micros(200);
 pub trait Alive {
     /// Why the board is gone, if it is.
     fn gone(&self) -> Option<String>;
+
+    /// The board does not answer: it is to be given up.
+    fn mute(&self);
 }
 
 /// The host's end of the control line, and what was said on it.
@@ -34,12 +38,34 @@ pub struct Talk<IO, A> {
     part: Vec<u8>,
     /// Results of calls that nobody has asked for yet.
     over: BTreeMap<u64, Result<Result<(), Abort>, Refusal>>,
+    pulse: Option<Pulse>,
 }
+
+/// Signs of life of a board that shows none by itself: it is asked how it is doing while calls are
+/// waited for.
+struct Pulse {
+    /// How long an answer may take.
+    silence: Duration,
+    /// When the board has last said something.
+    heard: Instant,
+    /// When it was asked, until it has answered.
+    asked: Option<Instant>,
+}
+
+/// A board is asked so many times within the time that it may be silent.
+const PULSES: u32 = 4;
 
 impl<IO: Read + ReadReady + Write + WriteReady, A: Alive> Talk<IO, A> {
     /// A conversation in which each answer may take so long.
-    pub const fn new(io: IO, alive: A, patience: Duration) -> Self {
-        Self { io, alive, patience, out: VecDeque::new(), part: Vec::new(), over: BTreeMap::new() }
+    pub fn new(io: IO, alive: A, patience: Duration) -> Self {
+        let (out, over) = (VecDeque::new(), BTreeMap::new());
+        Self { io, alive, patience, out, part: Vec::new(), over, pulse: None }
+    }
+
+    /// From now on the board is gone if it gives no answer for so long.
+    pub fn expect_pulse(&mut self, silence: Duration) {
+        self.patience = self.patience.min(silence);
+        self.pulse = Some(Pulse { silence, heard: Instant::now(), asked: None });
     }
 
     /// The board's machine.
@@ -105,7 +131,27 @@ impl<IO: Read + ReadReady + Write + WriteReady, A: Alive> Talk<IO, A> {
         self.take_in()?;
         match self.over.remove(&op_id) {
             Some(result) => result.map(Some).map_err(Problem::Refused),
-            None => self.alive.gone().map_or(Ok(None), |why| Err(Problem::Gone(why))),
+            None => match self.alive.gone() {
+                Some(why) => Err(Problem::Gone(why)),
+                None => self.feel_pulse().map(|()| None),
+            },
+        }
+    }
+
+    /// Asks the board how it is doing, if it has not said anything for a while.
+    fn feel_pulse(&mut self) -> Result<(), Problem> {
+        let Some(Pulse { silence, heard, asked }) = &mut self.pulse else { return Ok(()) };
+        match asked {
+            Some(asked) if asked.elapsed() > *silence => {
+                let why = no_sign_for(*silence);
+                self.alive.mute();
+                Err(Problem::Gone(why))
+            }
+            None if heard.elapsed() > *silence / PULSES => {
+                *asked = Some(Instant::now());
+                self.say(&ToBoard::Status, &[])
+            }
+            _ => Ok(()),
         }
     }
 
@@ -195,7 +241,12 @@ impl<IO: Read + ReadReady + Write + WriteReady, A: Alive> Talk<IO, A> {
             match self.take_in()? {
                 Some((FromBoard::Refused { why, .. }, _)) => return Err(Problem::Refused(why)),
                 Some(answer) => return Ok(answer),
-                None => self.rest(to, end, self.patience)?,
+                None => self.rest(to, end, self.patience).inspect_err(|problem| {
+                    // Without this the ranks would wait for it, too.
+                    if self.pulse.is_some() && matches!(problem, Problem::Mute { .. }) {
+                        self.alive.mute();
+                    }
+                })?,
             }
         }
     }
@@ -204,7 +255,14 @@ impl<IO: Read + ReadReady + Write + WriteReady, A: Alive> Talk<IO, A> {
     fn take_in(&mut self) -> Result<Option<(FromBoard, Vec<u8>)>, Problem> {
         self.push()?;
         while let Some((message, content)) = self.pull()? {
+            let pulse = self.pulse.as_mut();
+            let felt = pulse.and_then(|pulse| {
+                pulse.heard = Instant::now();
+                pulse.asked.take_if(|_| matches!(message, FromBoard::Status(_)))
+            });
             match message {
+                // Answers come in the order of their questions, and this was asked first.
+                FromBoard::Status(_) if felt.is_some() => {}
                 FromBoard::Done { op_id, result } => {
                     self.over.insert(op_id, Ok(result));
                 }

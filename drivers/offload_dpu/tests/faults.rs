@@ -87,6 +87,29 @@ fn an_image_that_is_none_is_refused() {
     }
 }
 
+/// Of two boards with the same CPU, too: the code would run and find nothing that it knows.
+#[test]
+fn an_image_for_another_board_is_refused() {
+    let window = options(&Machine::QEMU_AARCH64, 1);
+    let udp = options(&Machine::QEMU_AARCH64_UDP, 1);
+    let linux = options(&Machine::LINUX_AARCH64, 1);
+    for (own, other) in [(&window, &udp), (&udp, &window), (&window, &linux), (&linux, &window)] {
+        let mut wrong = own.clone();
+        wrong.image.clone_from(&other.image);
+        let error = refused(&wrong).to_string();
+        let said = format!("it is for board {}, not {}", other.machine.image, own.machine.image);
+        assert!(error.ends_with(&said), "{error}");
+    }
+}
+
+/// What firmware ends its machine with is said in words.
+#[test]
+fn a_board_without_its_network_card_says_so() {
+    // Only `UdpBoard` gives it one.
+    let error = refused(&options(&Machine::QEMU_AARCH64_UDP, 1)).to_string();
+    assert!(error.contains("exit status: 5 (the firmware has found no network card"), "{error}");
+}
+
 /// Where in the file the code is that runs first.
 fn entry(image: &[u8]) -> usize {
     let number = |at: usize| u64::from_le_bytes(image[at..at + 8].try_into().expect("8 bytes"));
@@ -199,7 +222,7 @@ fn logs_and_panics_arrive() {
                 Err(error) => break error.to_string(),
             }
         };
-        assert!(error.contains("exit status: 101"), "{error}");
+        assert!(error.contains("exit status: 101 (the firmware has panicked)"), "{error}");
         assert!(error.contains("panicked at") && error.contains("panics.rs:"), "{error}");
         let lines = lines.take();
         let started = lines.iter().find(|l| l.contains("f32 elements/ms")).expect("logged");

@@ -50,8 +50,13 @@ impl GroupBuilder {
                 links.join(&mut taken[*board], rank, boards.epoch)?;
             }
         }
+        let name = |(rank, kind): (u16, &Kind)| match kind {
+            Kind::Board(board) => Some((rank, taken[*board].home.spec().to_string())),
+            Kind::Device(..) => None,
+        };
+        let names = (0..).zip(&kinds).filter_map(name).collect();
         let taken = taken.into_iter().map(Mutex::new).collect();
-        let boards = Boards { taken, ..boards };
+        let boards = Boards { taken, names, ..boards };
         let Links { rows, words, shared, .. } = links;
         let (near, (arena, watch)) = (words.len(), shared.unzip());
         let pool = Pool { devices: open, arena };

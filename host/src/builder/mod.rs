@@ -200,7 +200,7 @@ impl GroupBuilder {
         let mut places = places?;
         let ranks = team.members();
         let members = self.members(ranks);
-        self.check(ranks, members)?;
+        self.refuse(ranks, members)?;
         places.check(members)?;
         let owners = match (&self.choice, &self.rates) {
             (Choice::Fixed(_), _) => None,
@@ -220,11 +220,7 @@ impl GroupBuilder {
             return Err(Error::Build(text.into()));
         }
         // What can be known before boards start, which takes seconds.
-        let ranks = u16::try_from(named.len()).unwrap_or(u16::MAX);
-        let members = self.members(ranks);
-        if self.world.is_none() {
-            self.check(ranks, members)?;
-        }
+        let members = if self.world.is_none() { self.counted(&named)? } else { 0 };
         Places::open(named, &self.aggregators, members, self.timeout)
     }
 
@@ -239,6 +235,24 @@ impl GroupBuilder {
             Choice::Fixed(schedule) => schedule.members(ranks),
             Choice::Auto => ranks.saturating_add(self.aggregators.len() as u16),
         }
+    }
+
+    /// Refuses what [`GroupBuilder::build`] would refuse before it opens a device or starts a
+    /// board; returns how many members the group would have: ranks, and aggregators without data.
+    /// What other processes bring is not known here.
+    ///
+    /// # Errors
+    /// [`Error::Build`].
+    pub fn check(&self) -> Result<u16, Error> {
+        self.counted(&self.named()?)
+    }
+
+    /// Members of a group that can be.
+    fn counted(&self, named: &[On]) -> Result<u16, Error> {
+        let ranks = u16::try_from(named.len()).unwrap_or(u16::MAX);
+        let members = self.members(ranks);
+        self.refuse(ranks, members)?;
+        Ok(members)
     }
 
     /// The ranks' devices, `auto` written out.
@@ -260,7 +274,7 @@ impl GroupBuilder {
         Ok(named)
     }
 
-    fn check(&self, ranks: u16, members: u16) -> Result<(), Error> {
+    fn refuse(&self, ranks: u16, members: u16) -> Result<(), Error> {
         let refuse = |text: String| Err(Error::Build(text));
         if ranks == 0 {
             return refuse("it has no rank; give at least one".into());
@@ -273,8 +287,9 @@ impl GroupBuilder {
         {
             let (name, boards) = (schedule.name(), self.aggregators.len());
             return refuse(format!(
-                "{name} has no place for {boards} boards without data; star:{boards} has, and is \
-                 what is chosen by default"
+                "{name} has no place for {boards} {}without data; star:{boards} has, and is what \
+                 is chosen by default",
+                if boards == 1 { "board " } else { "boards " }
             ));
         }
         if self.chunk == Some(0) {

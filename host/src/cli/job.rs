@@ -82,6 +82,12 @@ impl Job {
     }
 }
 
+/// The words of an error, to be told; the error itself, which may say more to this process, has to
+/// be looked at before what others have told.
+pub fn copy(error: &anyhow::Error) -> anyhow::Error {
+    anyhow::anyhow!("{error:#}")
+}
+
 fn words(error: &anyhow::Error) -> Error {
     Error::World(super::error::one_line(error))
 }

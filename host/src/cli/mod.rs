@@ -82,7 +82,8 @@ impl Command {
             Self::Reduce(args) => args.apis(),
             Self::Bench(args) => args.apis(),
             Self::Devices(_) => Api::ALL.to_vec(),
-            Self::Plan(_) | Self::Flash(_) | Self::Probe(_) | Self::Completions { .. } => vec![],
+            // The others use none; processes that are launched look for themselves.
+            _ => vec![],
         }
     }
 }

@@ -248,8 +248,8 @@ pub struct DpuEntry {
 pub fn boards() -> Vec<DpuEntry> {
     let entry = |machine: &&'static Machine| {
         let emulator = (!machine.is_here()).then(|| {
-            let program = machine.program();
-            format!("{program} is not installed; `cargo xtask demo` installs it, or apt")
+            let (program, package) = (machine.program(), machine.package);
+            format!("no {program} in PATH: install QEMU (Debian: apt install {package})")
         });
         let on = format!("dpu:{}", machine.name);
         DpuEntry { on, about: machine.about, missing: emulator.or_else(|| image(machine).err()) }

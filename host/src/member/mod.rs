@@ -16,6 +16,7 @@ use crate::planner::{Plan, PlanOptions};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
+use unisono_core::wire::frame::Abort;
 use unisono_link_shm::Guard;
 
 pub(crate) use local::{AnyLink, Local, Parts};
@@ -67,6 +68,8 @@ pub(crate) struct Shared {
 pub(crate) struct Boards {
     /// They go back where they came from once all members, and so their links, are gone.
     pub taken: Vec<Mutex<Taken>>,
+    /// Which members they are, and what they are called.
+    pub names: Vec<(u16, String)>,
     /// Calls in flight that all of them have room for.
     pub calls: usize,
     /// Some links carry packets, which have to be looked after between calls.
@@ -86,6 +89,19 @@ impl Boards {
 
     fn taken(&self, board: usize) -> MutexGuard<'_, Taken> {
         self.taken[board].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Shared {
+    /// What is said of a call that the group has given up; `text`: the words of a device that has
+    /// failed.
+    fn error(&self, why: Abort, text: String) -> Error {
+        let mut error = Error::from_abort(why, self.timeout, text);
+        if let Error::Deadline { waiting_for, board, .. } = &mut error {
+            let named = self.boards.names.iter().find(|(member, _)| member == waiting_for);
+            *board = named.map(|(_, name)| name.clone());
+        }
+        error
     }
 }
 

@@ -15,6 +15,9 @@ use unisono_core::{DType, Kind, Schedule};
 /// Between two looks at the board: it is slower than this process.
 const NAP: Duration = Duration::from_micros(200);
 
+/// How much later than the ranks here a board may hear that they have given a call up.
+const HEARSAY: Duration = Duration::from_millis(500);
+
 /// A part that every board refuses, and tells the ranks that it does: no memory reaches so far.
 const IMPOSSIBLE: Role = Role::Rank { input: u32::MAX, output: u32::MAX, in_place: false };
 
@@ -243,12 +246,13 @@ impl Remote {
             self.cancel(op_id);
         }
         // The ranks here give up first; the board, and so this end, only hears of it.
-        let patience = self.shared.timeout.saturating_mul(2);
+        let timeout = self.shared.timeout;
+        let patience = timeout.saturating_add((timeout / 4).min(HEARSAY));
         if self.stir.0.elapsed() > patience {
             self.cancel(op_id);
             let name = &self.name;
             let text = format!("board {name}: nothing has happened in the call for {patience:?}");
-            self.end(op_id, Err(Error::Board(text)));
+            self.end(op_id, Error::Board(text));
         }
         None
     }
@@ -292,7 +296,7 @@ impl Remote {
             Abort::DeviceFailed { rank } => self.shared.failures.hear(op_id, rank),
             _ => String::new(),
         };
-        Error::from_abort(why, self.shared.timeout, text)
+        self.shared.error(why, text)
     }
 
     /// Gives a call up on all members.
@@ -320,9 +324,10 @@ impl Remote {
         result
     }
 
-    fn end(&mut self, op_id: u64, result: Result<(), Error>) {
+    fn end(&mut self, op_id: u64, error: Error) {
         if let Some(flight) = self.flights.iter_mut().find(|flight| flight.op_id == op_id) {
-            flight.result.get_or_insert(result);
+            let error = flight.refused.take().unwrap_or(error);
+            flight.result.get_or_insert(Err(error));
         }
     }
 

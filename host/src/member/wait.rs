@@ -150,7 +150,7 @@ impl Local {
                 Abort::DeviceFailed { rank } => self.shared.failures.hear(op_id, rank),
                 _ => String::new(),
             };
-            Error::from_abort(why, self.shared.timeout, text)
+            self.shared.error(why, text)
         })
     }
 

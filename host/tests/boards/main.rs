@@ -1,6 +1,9 @@
 //! Groups with an emulated board in them. Needs QEMU and the boards' images (`UNISONO_BOARDS`);
 //! `cargo xtask test --only boards` brings both.
 
+#[cfg(target_os = "linux")]
+mod tool;
+
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 use unisono::device::{Dpu, DpuSpec};

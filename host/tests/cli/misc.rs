@@ -65,6 +65,25 @@ fn cards_that_are_not_there_are_named() {
     assert!(succeed(folder.path(), &["devices"]).contains("dpu:pci:ADDRESS"));
 }
 
+/// Without an emulator no board can be started here, and it is said what to install.
+#[test]
+fn boards_without_their_emulator_say_what_to_install() {
+    let folder = folder();
+    let output = command(folder.path()).arg("devices").env("PATH", "/nowhere").output();
+    let text = String::from_utf8(output.expect("the tool starts").stdout).expect("UTF-8");
+    for (program, package) in [
+        ("qemu-system-aarch64", "qemu-system-arm"),
+        ("qemu-system-riscv64", "qemu-system-misc"),
+        ("qemu-system-arm", "qemu-system-arm"),
+        ("qemu-aarch64", "qemu-user"),
+    ] {
+        let line = format!(
+            "cannot be started: no {program} in PATH: install QEMU (Debian: apt install {package})"
+        );
+        assert!(text.contains(&line), "{text}");
+    }
+}
+
 #[test]
 fn the_cpu_is_a_device_and_gpus_are_listed_or_missed() {
     let folder = folder();

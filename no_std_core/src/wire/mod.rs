@@ -24,6 +24,7 @@ pub mod cobs;
 pub mod control;
 mod crc;
 mod envelope;
+pub mod exit;
 pub mod frame;
 
 pub use crc::{crc32c, crc32c_append};

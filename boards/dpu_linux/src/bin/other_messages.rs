@@ -2,9 +2,10 @@
 #![no_std]
 #![no_main]
 
-use dpu_linux_board::{NO_WINDOW, sys};
+use dpu_linux_board::sys;
 use embedded_hal::delay::DelayNs;
 use unisono_core::wire::board::{ABI, FromBoard, ToBoard};
+use unisono_core::wire::exit::NO_WINDOW;
 use unisono_firmware::Line;
 use unisono_link_window::{Area, Coherent, PipeReader, PipeWriter, Pipes, Region};
 

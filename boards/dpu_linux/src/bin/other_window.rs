@@ -2,8 +2,9 @@
 #![no_std]
 #![no_main]
 
-use dpu_linux_board::{NO_WINDOW, sys};
+use dpu_linux_board::sys;
 use embedded_hal::delay::DelayNs;
+use unisono_core::wire::exit::NO_WINDOW;
 use unisono_link_window::ABI;
 
 /// Where the board's line is, in every version: magic, version, heartbeat.

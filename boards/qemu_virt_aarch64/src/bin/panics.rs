@@ -6,6 +6,7 @@ use aarch64_rt::entry;
 use qemu_virt_aarch64_board::cpu;
 
 entry!(main);
+unisono_firmware::image_for!("qemu_virt_aarch64");
 
 /// When it does so: late enough to have been greeted on any machine.
 const AFTER_MS: u64 = 1500;

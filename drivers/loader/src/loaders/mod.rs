@@ -7,9 +7,10 @@ mod rshim;
 mod ssh;
 
 use crate::error::LoadError;
-use crate::package::{Kind, Package};
+use crate::package::{Elf, Kind, Package};
 use crate::plan::Plan;
 use crate::world::World;
+use unisono_offload_dpu::Machine;
 
 pub(crate) use qemu::boot;
 
@@ -60,6 +61,33 @@ pub fn loader(to: &str) -> Result<Box<dyn Loader>, LoadError> {
 fn number(rest: Option<&str>) -> Result<u16, String> {
     let number = rest.map_or(Ok(0), str::parse);
     number.map_err(|_| "what follows the colon is the number of a device".to_owned())
+}
+
+/// Refuses what runs on no device: images of boards that exist under QEMU only.
+fn not_for_qemu(to: &str, package: &Package) -> Result<(), LoadError> {
+    let is_its = |machine: &&&Machine| qemu::board_of(machine) == package.board();
+    let emulated = Machine::ALL.iter().filter(|machine| machine.name.starts_with("qemu-"));
+    let Some(machine) = emulated.into_iter().find(is_its) else { return Ok(()) };
+    let name = machine.name.replacen('-', ":", 1);
+    let why =
+        format!("it is for board {}, a machine of QEMU; load it with --to {name}", package.board());
+    Err(LoadError::Unfit { to: to.to_owned(), why })
+}
+
+/// Refuses an ELF file whose CPU is none that is reached this way: `takes` says which are.
+fn needs_cpu(
+    to: &str,
+    package: &Package,
+    is_one: impl Fn(&Elf) -> bool,
+    takes: &str,
+) -> Result<(), LoadError> {
+    match package.elf() {
+        Some(elf) if !is_one(elf) => {
+            let why = format!("it is {elf}, and {takes}");
+            Err(LoadError::Unfit { to: to.to_owned(), why })
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Refuses what is not of this kind.

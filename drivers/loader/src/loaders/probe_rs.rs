@@ -5,10 +5,15 @@
 //! file and, with `--verify`, reads it back; without `--chip` the chip is found out where that is
 //! possible; `--non-interactive` fails instead of asking which of several probes is meant.
 
-use super::{Kind, LoadError, Loader, Package, Plan, Way, World, needs};
+use super::{Kind, LoadError, Loader, Package, Plan, Way, World, needs, needs_cpu, not_for_qemu};
+use crate::package::Elf;
 use crate::plan::{Act, Arg, Device, Step};
+use object::elf;
 
 pub const WAY: Way = Way { name: "probe-rs", usage: "probe-rs[:CHIP]", open };
+
+/// ELF numbers of CPUs of microcontrollers that `probe-rs` knows.
+const CPUS: [u16; 3] = [elf::EM_ARM.0, elf::EM_RISCV.0, elf::EM_XTENSA.0];
 
 struct ProbeRs {
     chip: Option<String>,
@@ -47,6 +52,10 @@ impl Loader for ProbeRs {
             Kind::Elf,
             "only an ELF file says where in the flash its parts belong",
         )?;
+        let is_micro = |elf: &Elf| elf.bits == 32 && CPUS.contains(&elf.machine);
+        let takes = "microcontrollers are reached: 32-bit Arm, RISC-V and Xtensa";
+        needs_cpu(&to, package, is_micro, takes)?;
+        not_for_qemu(&to, package)?;
         let program = world.program("probe-rs");
         let device = match &program {
             Some(_) => Device::Unseen("probe-rs looks for a probe when it runs".to_owned()),

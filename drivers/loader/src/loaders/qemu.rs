@@ -30,7 +30,7 @@ fn open(rest: Option<&str>) -> Result<Box<dyn Loader>, String> {
 }
 
 /// A board's name is the one that it calls itself; its image's file has `_` for `-`.
-fn board_of(machine: &Machine) -> String {
+pub fn board_of(machine: &Machine) -> String {
     machine.image.replace('_', "-")
 }
 

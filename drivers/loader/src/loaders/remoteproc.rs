@@ -6,8 +6,12 @@
 //! offline; `stop` is taken only in the states running and attached; it succeeds even if somebody
 //! else still needs the core, which then goes on running. Images are ELF files.
 
-use super::{Kind, LoadError, Loader, Package, Plan, Way, World, needs, number};
+use super::{
+    Kind, LoadError, Loader, Package, Plan, Way, World, needs, needs_cpu, not_for_qemu, number,
+};
+use crate::package::Elf;
 use crate::plan::{Act, Device, Step};
+use object::elf;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -16,6 +20,9 @@ pub const WAY: Way = Way { name: "remoteproc", usage: "remoteproc[:N]", open };
 /// The state has changed when the kernel returns from `start` and `stop`; if it has not, somebody
 /// else needs the core or it has crashed at once, and waiting longer would not help.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// ELF numbers of CPUs that Linux itself runs on; RISC-V is not among them, as both have it.
+const HOSTS: [u16; 3] = [elf::EM_386.0, elf::EM_X86_64.0, elf::EM_AARCH64.0];
 
 struct RemoteProc(u16);
 
@@ -59,6 +66,11 @@ impl Loader for RemoteProc {
     fn plan(&self, world: &World, package: &Package) -> Result<Plan, LoadError> {
         let to = format!("remoteproc:{}", self.0);
         needs(&to, package, Kind::Elf, "Linux loads ELF files into a core")?;
+        // The kernel does not compare: it would start such a core into another one's code.
+        let is_companion = |elf: &Elf| !HOSTS.contains(&elf.machine);
+        let takes = "a companion core is a microcontroller or a DSP, not such a CPU";
+        needs_cpu(&to, package, is_companion, takes)?;
+        not_for_qemu(&to, package)?;
         let files = self.files(world);
         // Old kernels have no name.
         let core = read(&files.name).map_or_else(|_| to.clone(), |name| format!("core {name}"));

@@ -9,7 +9,7 @@
 //! `boot` sets the mode back to 1 (eMMC), whether all was written or not. Boot streams consist of
 //! images with headers (`scripts/mlx-mkbfb`).
 
-use super::{Kind, LoadError, Loader, Package, Plan, Way, World, needs, number};
+use super::{Kind, LoadError, Loader, Package, Plan, Way, World, needs, not_for_qemu, number};
 use crate::plan::{Act, Device, Step};
 use std::path::Path;
 
@@ -40,6 +40,7 @@ impl Loader for Rshim {
         let help = "a BlueField boots boot streams (.bfb): wrap it with `mlx-mkbfb`, or copy a \
                     Linux program with --to ssh:HOST";
         needs(&to, package, Kind::BootStream, help)?;
+        not_for_qemu(&to, package)?;
         let [misc, boot] =
             ["misc", "boot"].map(|f| world.path(&format!("dev/rshim{}/{f}", self.0)));
         let device = match [&misc, &boot].into_iter().find(|path| !path.exists()) {

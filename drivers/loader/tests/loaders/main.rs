@@ -7,7 +7,9 @@ mod rshim;
 mod world;
 
 use unisono_loader::{LOADERS, LoadError, World, loader};
-use world::{Root, boot_stream, elf, plan, raw};
+use world::{
+    EM_AARCH64, EM_ARM, EM_RISCV, EM_X86_64, Root, boot_stream, elf, elf_for, micro, plan, raw,
+};
 
 #[test]
 fn what_is_no_loader_is_refused_with_a_list() {
@@ -55,6 +57,37 @@ fn what_does_not_suit_a_device_is_refused() {
     let error = plan(&root, "qemu:aarch64", &elf()).expect_err("another board's");
     let line = "the image: it is for board m4, not for qemu-virt-aarch64";
     assert_eq!(error.to_string(), line);
+}
+
+/// Nobody behind these devices would notice that the code is another CPU's.
+#[test]
+fn an_image_for_another_cpu_is_refused() {
+    let root = Root::new();
+    for (to, package, why) in [
+        ("probe-rs", elf_for("m4", EM_AARCH64, 64), "it is an ELF file for aarch64, and micro"),
+        ("probe-rs", elf_for("m4", EM_RISCV, 64), "it is an ELF file for riscv64, and micro"),
+        ("probe-rs", elf_for("m4", EM_X86_64, 64), "it is an ELF file for x86_64, and micro"),
+        ("remoteproc", elf_for("m4", EM_AARCH64, 64), "for aarch64, and a companion core is"),
+        ("remoteproc", elf_for("m4", EM_X86_64, 64), "for x86_64, and a companion core is"),
+        (
+            "remoteproc",
+            elf_for("qemu-virt-riscv64", EM_RISCV, 64),
+            "load it with --to qemu:riscv64",
+        ),
+        ("probe-rs:X", elf_for("qemu-mps2-cortex-m", EM_ARM, 32), "a machine of QEMU; load it"),
+    ] {
+        let error = plan(&root, to, &package).expect_err(to);
+        assert!(matches!(error, LoadError::Unfit { .. }), "{error}");
+        assert!(error.to_string().contains(why), "{error}");
+    }
+    for (to, package) in [
+        ("probe-rs", micro()),
+        ("probe-rs", elf_for("esp32-c3", EM_RISCV, 32)),
+        ("remoteproc", micro()),
+        ("remoteproc", elf_for("c906l", EM_RISCV, 64)),
+    ] {
+        plan(&root, to, &package).expect(to);
+    }
 }
 
 /// On this machine, too, a missing device is named with its path.

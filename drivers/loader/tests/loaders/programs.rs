@@ -1,6 +1,6 @@
 //! Loaders that run programs: `probe-rs`, `ssh` and `scp`.
 
-use crate::world::{Root, Seen, acts, elf, plan, relative};
+use crate::world::{Root, Seen, acts, elf, micro, plan, relative};
 use std::fs;
 use unisono_loader::{Device, LoadError, Package};
 
@@ -24,7 +24,7 @@ const KEEP: &str = r#"for last; do :; done; cp "$last" "$0.got""#;
 
 #[test]
 fn probe_rs_downloads_and_resets() {
-    let (root, package) = (Root::new(), elf());
+    let (root, package) = (Root::new(), micro());
     root.program("probe-rs", &format!("[ \"$1\" = reset ] || {{ {KEEP}; }}"));
     let planned = acts(&root, &plan(&root, "probe-rs:STM32F407VGTx", &package).expect("a plan"));
     assert_eq!(
@@ -51,7 +51,7 @@ fn probe_rs_downloads_and_resets() {
 
 #[test]
 fn probe_rs_without_a_chip_or_a_probe() {
-    let (root, package) = (Root::new(), elf());
+    let (root, package) = (Root::new(), micro());
     root.program("probe-rs", "echo 'Error: No connected probes were found.' >&2; exit 3");
     let (result, log) = run(&root, "probe-rs", &package);
     let error = result.expect_err("no probe");
@@ -65,10 +65,10 @@ fn probe_rs_without_a_chip_or_a_probe() {
 
 #[test]
 fn programs_that_are_missing_are_named_with_what_to_install() {
-    let (root, package) = (Root::new(), elf());
-    for (to, program, help) in [
-        ("probe-rs", "probe-rs", "cargo install probe-rs-tools"),
-        ("ssh:dpu", "ssh", "openssh-client"),
+    let root = Root::new();
+    for (to, package, program, help) in [
+        ("probe-rs", micro(), "probe-rs", "cargo install probe-rs-tools"),
+        ("ssh:dpu", elf(), "ssh", "openssh-client"),
     ] {
         let plan = plan(&root, to, &package).expect("a plan");
         let Device::Missing { what, .. } = &plan.device else { panic!("{plan:?}") };
@@ -79,7 +79,7 @@ fn programs_that_are_missing_are_named_with_what_to_install() {
     }
     // `scp` alone is missed, too.
     root.program("ssh", "");
-    let plan = plan(&root, "ssh:dpu", &package).expect("a plan");
+    let plan = plan(&root, "ssh:dpu", &elf()).expect("a plan");
     assert!(matches!(&plan.device, Device::Missing { what, .. } if what.contains("program scp")));
 }
 

@@ -1,6 +1,6 @@
 //! A fake core: its control files are pipes while the plan runs, so that it can answer.
 
-use crate::world::{Root, Seen, acts, elf, plan, relative, run_with};
+use crate::world::{Root, Seen, acts, micro, plan, relative, run_with};
 use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -30,7 +30,7 @@ fn wake(root: &Root) -> (PathBuf, PathBuf) {
 
 #[test]
 fn a_running_core_is_stopped_gets_its_image_and_is_started() {
-    let (root, package) = (core("running"), elf());
+    let (root, package) = (core("running"), micro());
     let plan = plan(&root, "remoteproc:0", &package).expect("a plan");
     assert_eq!(plan.device, Device::Seen("core m4, running".to_owned()));
     let bytes = package.payload().len();
@@ -68,7 +68,7 @@ fn a_running_core_is_stopped_gets_its_image_and_is_started() {
 
 #[test]
 fn a_core_that_is_off_is_not_stopped() {
-    let (root, package) = (core("offline"), elf());
+    let (root, package) = (core("offline"), micro());
     let plan = plan(&root, "remoteproc", &package).expect("a plan");
     let acts = acts(&root, &plan);
     assert_eq!(acts.len(), 4);
@@ -86,7 +86,7 @@ fn a_core_that_is_off_is_not_stopped() {
 
 #[test]
 fn a_core_that_does_not_stop_keeps_its_image() {
-    let (root, package) = (core("running"), elf());
+    let (root, package) = (core("running"), micro());
     let mut plan = plan(&root, "remoteproc", &package).expect("a plan");
     for step in &mut plan.steps {
         if let Act::Await { patience, .. } = &mut step.act {
@@ -111,7 +111,7 @@ fn a_core_that_cannot_be_stopped_is_left_alone() {
     for state in ["crashed", "suspended", "invalid", "detached"] {
         let root = core(state);
         let before = root.content();
-        let error = plan(&root, "remoteproc", &elf()).expect_err(state);
+        let error = plan(&root, "remoteproc", &micro()).expect_err(state);
         assert!(matches!(error, LoadError::State { .. }), "{error}");
         assert!(error.to_string().contains(&format!("says `{state}`")), "{error}");
         assert_eq!(root.content(), before);
@@ -120,7 +120,7 @@ fn a_core_that_cannot_be_stopped_is_left_alone() {
 
 #[test]
 fn no_folder_for_firmware_leaves_the_core_as_it_is() {
-    let (root, package) = (core("running"), elf());
+    let (root, package) = (core("running"), micro());
     let plan = plan(&root, "remoteproc", &package).expect("a plan");
     fs::remove_dir_all(root.path("lib")).expect("a folder");
     let error = plan.run(&package, &mut Seen::default()).expect_err("no folder").to_string();
@@ -131,7 +131,7 @@ fn no_folder_for_firmware_leaves_the_core_as_it_is() {
 
 #[test]
 fn without_a_core_nothing_is_done() {
-    let (root, package) = (Root::new(), elf());
+    let (root, package) = (Root::new(), micro());
     let plan = plan(&root, "remoteproc:3", &package).expect("a plan");
     assert_eq!(plan.steps.len(), 4, "as for a core that is off");
     let error = plan.run(&package, &mut Seen::default()).expect_err("nothing is there");

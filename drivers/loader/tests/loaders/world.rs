@@ -95,6 +95,28 @@ pub fn elf() -> Package {
     Package::new(own, "m4", VERSION).expect("packed")
 }
 
+/// An image that is an ELF file for this CPU, of so many bits, and nothing but a header.
+pub fn elf_for(board: &str, machine: u16, bits: u8) -> Package {
+    let (class, len) = if bits == 64 { (2, 64) } else { (1, 52) };
+    let mut bytes = vec![0; len];
+    bytes[..7].copy_from_slice(&[0x7f, b'E', b'L', b'F', class, 1, 1]);
+    bytes[16] = 2;
+    bytes[18..20].copy_from_slice(&machine.to_le_bytes());
+    bytes[20] = 1;
+    Package::new(bytes, board, VERSION).expect("packed")
+}
+
+/// An image for a microcontroller.
+pub fn micro() -> Package {
+    elf_for("m4", EM_ARM, 32)
+}
+
+/// ELF numbers of CPUs.
+pub const EM_ARM: u16 = 40;
+pub const EM_X86_64: u16 = 62;
+pub const EM_AARCH64: u16 = 183;
+pub const EM_RISCV: u16 = 243;
+
 /// An image that begins as a boot stream and is longer than a block and a pipe.
 pub fn boot_stream() -> Package {
     let bytes = 0x1302_6642_u32.to_le_bytes().into_iter().chain((0..700_000).map(|i| i as u8));

@@ -4,18 +4,17 @@
 mod stream;
 
 use crate::error::{BoardError, Problem};
+use crate::folder::Folder;
 use crate::image::Image;
-use crate::keeper::{Keeper, Process, Signs, Watch};
+use crate::keeper::{Keeper, Signs, Watch};
 use crate::machine::Machine;
+use crate::process::Process;
 use crate::talk::Talk;
-use std::fs::File;
 use std::io::Read as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use tempfile::TempDir;
 use unisono_core::reliable::{Config, Side};
 use unisono_core::route::Rank;
 use unisono_core::wire::board::{Call, Identity, Join, Status};
@@ -78,7 +77,7 @@ pub struct Options {
     pub args: Vec<String>,
     /// How long an answer may take, the first one included.
     pub patience: Duration,
-    /// How long a link waits for its peer.
+    /// How long the board may give no answer once it runs.
     pub silence: Duration,
 }
 
@@ -100,7 +99,7 @@ pub struct SerialBoard {
     clock: HostClock,
     silence: Duration,
     /// Holds the sockets.
-    _folder: TempDir,
+    _folder: Folder,
 }
 
 /// The log line, and the line that is to be closed when the board is gone.
@@ -136,22 +135,21 @@ impl SerialBoard {
     fn try_start(options: &Options) -> Result<Self, Problem> {
         let image = Image::read(options.machine, &options.image)?;
         let build = image.build();
-        let program = options.machine.program();
-        let start = |error| Problem::Start { program: program.to_owned(), error };
-        let folder = TempDir::with_prefix("unisono-board-").map_err(start)?;
-        let stderr = folder.path().join("stderr");
-        let (child, [control, links, log]) =
-            connect(options, folder.path(), &stderr).map_err(start)??;
+        let start = |error| options.machine.unstarted(error);
+        let folder = Folder::new().map_err(start)?;
+        let (process, [control, links, log]) = connect(options, folder.path()).map_err(start)??;
         let links = Arc::new(Mutex::new(Line::new(Stream::new(links))));
         let keeper = Keeper::new(Watch {
             name: options.machine.name.to_owned(),
-            process: Some(Process { child, stderr }),
+            process: Some(process),
             signs: Box::new(SerialSigns { log, links: links.clone() }),
             silence: options.silence,
         })?;
         keeper.read_log(image.into_table());
         let mut talk = Talk::new(Stream::new(control), keeper, options.patience);
         let (_, identity) = talk.greet(Some(build))?;
+        // From now on: to boot takes longer than to answer.
+        talk.expect_pulse(options.silence);
         let clock = HostClock::start();
         let (name, silence) = (options.machine.name.to_owned(), options.silence);
         Ok(Self { name, talk, links, identity, clock, silence, _folder: folder })
@@ -276,14 +274,12 @@ impl SerialBoard {
 fn connect(
     options: &Options,
     folder: &Path,
-    stderr: &Path,
-) -> std::io::Result<Result<(Child, [UnixStream; 3]), Problem>> {
+) -> std::io::Result<Result<(Process, [UnixStream; 3]), Problem>> {
     let paths = ["control", "links", "log"].map(|name| folder.join(name));
     let listeners = paths.iter().map(UnixListener::bind).collect::<Result<Vec<_>, _>>()?;
     let mut command = options.machine.serial_command(&options.image, &paths);
     command.args(&options.args);
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(File::create(stderr)?);
-    let mut child = command.spawn()?;
+    let mut process = Process::start(command, folder.join("stderr"))?;
     let mut streams = Vec::new();
     let start = Instant::now();
     for listener in &listeners {
@@ -292,14 +288,11 @@ fn connect(
             if let Ok((stream, _)) = listener.accept() {
                 break stream;
             }
-            if let Some(status) = child.try_wait()? {
-                let said = std::fs::read_to_string(stderr).unwrap_or_default();
-                let why = format!("its machine ended with {status}; {}", said.trim());
+            if let Some(status) = process.child.try_wait()? {
+                let why = format!("its machine ended with {status}; {}", process.said().trim());
                 return Ok(Err(Problem::Gone(why)));
             }
             if start.elapsed() > options.patience {
-                child.kill()?;
-                child.wait()?;
                 let (to, after) = ("being started", options.patience);
                 return Ok(Err(Problem::Mute { to, after }));
             }
@@ -310,5 +303,5 @@ fn connect(
     }
     // One for each of the three paths.
     let streams = streams.try_into().map_err(|_| std::io::ErrorKind::ConnectionAborted)?;
-    Ok(Ok((child, streams)))
+    Ok(Ok((process, streams)))
 }

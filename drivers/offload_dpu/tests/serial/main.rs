@@ -121,6 +121,45 @@ fn a_line_that_falls_silent_ends_calls_by_their_deadline() {
     assert!(error.to_string().starts_with("board qemu-cortex-m: no answer to a call"), "{error}");
 }
 
+/// It is asked for signs of life while somebody waits for it, and its ranks are told if there are
+/// none.
+#[test]
+fn a_board_that_stands_still_is_lost_before_the_deadline() {
+    let mut options = options();
+    options.silence = Duration::from_secs(2);
+    let board = SerialBoard::start(&options).expect("a board");
+    let mut world = SerialWorld::new(board, 2, 2, 0);
+    let (job, inputs) = long_job();
+    let outcome = world.run(&job, &inputs, |board| {
+        std::thread::sleep(Duration::from_millis(500));
+        signal("-STOP", board.pid().expect("started"));
+    });
+    for (rank, result) in outcome.hosts {
+        assert_eq!(result, Err(Abort::PeerLost { rank: 2 }), "rank {rank}");
+    }
+    let error = outcome.board.expect_err("it is gone").to_string();
+    assert_eq!(error, "board qemu-cortex-m: it is gone: no sign of life for 2s");
+}
+
+/// Signs of life are asked for between its other answers, and none is taken for another.
+#[test]
+fn a_board_that_is_asked_often_works_on() {
+    let mut options = options();
+    options.silence = Duration::from_secs(4);
+    let board = SerialBoard::start(&options).expect("a board");
+    let mut world = SerialWorld::new(board, 2, 1, 0);
+    let mut call = call(Kind::AllReduce, 2, 1000);
+    (call.chunk, call.window, call.schedule) = (64, 2, Schedule::Ring);
+    let job = job(call, true);
+    let inputs = inputs(&job.call);
+    let begun = Instant::now();
+    // Longer than it may be silent, with reads, writes and status between the calls.
+    while begun.elapsed() < Duration::from_secs(6) {
+        check(&job, &world.succeed(&job, &inputs), &inputs);
+        assert_eq!(world.board.status().expect("it lives").next_op, world.next_op);
+    }
+}
+
 #[test]
 fn a_board_that_dies_is_named_and_its_ranks_are_told() {
     let mut world = SerialWorld::new(start(), 2, 2, 0);

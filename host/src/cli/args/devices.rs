@@ -1,8 +1,8 @@
 //! `--on`: which device each rank is on.
 
 use super::super::error::Usage;
+use super::GroupArgs;
 use std::str::FromStr;
-use std::time::Duration;
 use unisono::device::{Api, Catalog, DeviceSpec, Dpu, DpuRole, Opened};
 
 /// The devices and boards that the command line names.
@@ -49,7 +49,7 @@ impl Devices {
 
     /// How many ranks it names; `None` for as many as are wanted.
     pub fn count(&self) -> Option<usize> {
-        let ranks = self.0.iter().filter(|spec| !is_aggregator(spec)).count();
+        let ranks = ranks(&self.0);
         (self.0 != [DeviceSpec::Auto]).then_some(ranks)
     }
 
@@ -70,10 +70,15 @@ impl Devices {
         Api::ALL.into_iter().filter(asked).collect()
     }
 
-    /// Opens the devices and starts the boards, whose calls have this time limit. `auto` is every
-    /// GPU, then CPU ranks up to `wanted`; as many as there are cores if that is `None` and there
-    /// is no GPU.
-    pub fn open(&self, wanted: Option<usize>, timeout: Duration) -> Result<Ranks, unisono::Error> {
+    /// Opens the devices and starts the boards for such a group, if there can be one. `auto` is
+    /// every GPU, then CPU ranks up to `wanted`; as many as there are cores if that is `None` and
+    /// there is no GPU. `shared`: other processes have ranks of the group, too.
+    pub fn open(
+        &self,
+        wanted: Option<usize>,
+        group: &GroupArgs,
+        shared: bool,
+    ) -> anyhow::Result<Ranks> {
         let mut named = self.0.clone();
         if self.count().is_none() {
             named = Catalog::find().real().collect();
@@ -81,11 +86,11 @@ impl Devices {
             let most = wanted.unwrap_or(if named.is_empty() { cores } else { named.len() + 1 });
             named.resize(most, DeviceSpec::Cpu);
         }
-        let members = u16::try_from(named.len()).unwrap_or(u16::MAX);
+        let members = if shared { 0 } else { group.members(&named)? };
         let (mut ranks, mut aggregators) = (Vec::new(), Vec::new());
         for spec in &named {
             if let DeviceSpec::Dpu(board) = spec {
-                let dpu = Dpu::start(board, members, timeout)?;
+                let dpu = Dpu::start(board, members, group.timeout)?;
                 match board.role {
                     DpuRole::Aggregator => aggregators.push(dpu),
                     DpuRole::Rank => ranks.push(Place::Board(dpu)),
@@ -106,6 +111,11 @@ pub fn asks(spec: &DeviceSpec, api: Api) -> bool {
         DeviceSpec::OpenCl(_) => api == Api::OpenCl,
         DeviceSpec::Cpu | DeviceSpec::Dpu(_) => false,
     }
+}
+
+/// How many of them have data.
+pub fn ranks(devices: &[DeviceSpec]) -> usize {
+    devices.iter().filter(|spec| !is_aggregator(spec)).count()
 }
 
 /// Is it a member without data?
@@ -176,6 +186,7 @@ impl Ranks {
 
 #[cfg(test)]
 mod tests {
+    use super::super::{Algo, Links, OrderArg};
     use super::*;
 
     #[test]
@@ -194,7 +205,16 @@ mod tests {
         assert_eq!(apis("cpu:2,dpu:qemu-aarch64"), Ok(vec![]));
         assert_eq!(apis("cpu,opencl:0,opencl:1"), Ok(vec![Api::OpenCl]));
         assert_eq!(apis("auto"), Ok(vec![Api::Vulkan, Api::OpenCl]));
-        let ranks = Devices::cpus(3).open(None, Duration::ZERO).expect("the CPU");
+        let group = GroupArgs {
+            algo: Algo::Auto,
+            order: OrderArg::Any,
+            chunk: None,
+            window: None,
+            timeout: std::time::Duration::ZERO,
+            links: Links::Auto,
+            interface: None,
+        };
+        let ranks = Devices::cpus(3).open(None, &group, false).expect("the CPU");
         assert_eq!(
             (ranks.count(), ranks.describe("cpu"), ranks.any_gpu()),
             (3, "cpu".into(), false)

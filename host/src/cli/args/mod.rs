@@ -75,6 +75,13 @@ impl GroupArgs {
         Ok(self.builder(job, ranks, dtype)?.interrupt(interrupt.flag()).build()?)
     }
 
+    /// Members of a group on these devices; an error if there can be none.
+    fn members(&self, named: &[DeviceSpec]) -> anyhow::Result<u16> {
+        let builder = named.iter().cloned().fold(Group::builder().cpus(0), GroupBuilder::device);
+        let schedule = self.algo.schedule(devices::ranks(named))?;
+        Ok(schedule.into_iter().fold(builder, GroupBuilder::schedule).check()?)
+    }
+
     fn builder(&self, job: &Job, ranks: &Ranks, dtype: DType) -> Result<GroupBuilder, Usage> {
         let mut builder = Group::builder().cpus(0).order(self.order.into()).timeout(self.timeout);
         if let Some(world) = job.world() {

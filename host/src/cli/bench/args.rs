@@ -213,7 +213,7 @@ impl CollectiveArgs {
             (Some(named), Some(threads)) if named != threads => {
                 Err(Usage(format!("--on names {named} ranks, -t {threads}")).into())
             }
-            (_, threads) => Ok(on.open(threads, self.group.timeout)?),
+            (_, threads) => on.open(threads, &self.group, processes),
         }
     }
 

@@ -3,7 +3,7 @@
 use super::super::args::Ranks;
 use super::super::error::Usage;
 use super::super::interrupt::Interrupt;
-use super::super::job::Job;
+use super::super::job::{Job, copy};
 use super::super::memory::Pages;
 use super::super::staged::Staged;
 use super::args::{CollectiveArgs, Where};
@@ -11,7 +11,7 @@ use super::check;
 use super::data::Tables;
 use super::device::OnDevice;
 use super::results::{Results, Sampled, seats};
-use anyhow::{Result, anyhow};
+use anyhow::Result;
 use std::io::{self, Write};
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -23,17 +23,18 @@ pub fn run(args: &CollectiveArgs, interrupt: &Interrupt) -> Result<()> {
     let sizes = args.sizes()?;
     let world = args.group.world()?;
     let places = args.ranks(world.is_some());
-    let counted = places.as_ref().map(Ranks::count).map_err(|error| anyhow!("{error:#}"));
+    let counted = places.as_ref().map(Ranks::count).map_err(copy);
     let met = Job::meet(world, counted);
     let (places, job) = (places?, met?);
     let ranks = job.ranks();
     check_args(args, ranks, &sizes, interrupt)?;
     let json = args.json.as_deref().filter(|_| job.leads());
     let json = json.map(Staged::create_or_open).transpose();
-    let seats = job.agree(json.as_ref().map(|_| seats(&places, job.here().start)).map_err(copy))?;
-    let json = json?;
+    let own = json.as_ref().map(|_| seats(&places, job.here().start)).map_err(copy);
+    let all = job.agree(own);
+    let (json, all) = (json?, all?.concat());
     let mut results = Results::new(args, ranks);
-    say(&job, &results.preamble(args, &seats.concat(), &places))?;
+    say(&job, &results.preamble(args, &all, &places))?;
     for dtype in args.datatype.dtypes() {
         let mut group = args.group.group(&job, &places, dtype, interrupt)?;
         let tables = Tables::all(dtype, &ops(args, dtype), ranks)?;
@@ -60,10 +61,6 @@ pub fn run(args: &CollectiveArgs, interrupt: &Interrupt) -> Result<()> {
         results.write_json(file)?;
     }
     if job.leads() { results.demand() } else { Ok(()) }
-}
-
-fn copy(error: &anyhow::Error) -> anyhow::Error {
-    anyhow!("{error:#}")
 }
 
 /// Refuses before the first line what would be refused in the middle.

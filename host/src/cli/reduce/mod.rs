@@ -12,10 +12,10 @@ mod weight;
 use super::args::{Devices, GroupArgs, bytes, op};
 use super::error::Usage;
 use super::interrupt::Interrupt;
-use super::job::Job;
+use super::job::{Job, copy};
 use super::progress::Progress;
 use super::report::plural;
-use anyhow::{anyhow, bail};
+use anyhow::bail;
 use buckets::Buckets;
 use input::Input;
 use output::Output;
@@ -158,7 +158,7 @@ pub fn run(args: &ReduceArgs, interrupt: &Interrupt) -> anyhow::Result<()> {
     let job = Job::meet(world, own.map_err(Into::into))?;
     let ready = prepare(args, &job);
     let seen = ready.as_ref().map(|ready| ready.seen.clone());
-    let seen = job.agree(seen.map_err(|error| anyhow!("{error:#}")));
+    let seen = job.agree(seen.map_err(copy));
     let Ready { inputs, output, .. } = ready?;
     if let Some(rank) = seen?.windows(2).position(|two| two[0] != two[1]) {
         bail!("processes {rank} and {} have different tensors, or other options", rank + 1);
@@ -168,15 +168,17 @@ pub fn run(args: &ReduceArgs, interrupt: &Interrupt) -> anyhow::Result<()> {
     let buckets = Buckets::new(first, args.bucket);
     let steps = if args.verify { 4 } else { 3 };
     let on = args.on.clone().unwrap_or_else(|| Devices::cpus(own.len()));
-    let ranks = on.open(Some(own.len()), args.group.timeout);
-    job.agree(ranks.as_ref().map(drop).map_err(|error| anyhow!("{error}")))?;
+    let ranks = on.open(Some(own.len()), &args.group, job.world().is_some());
+    let told = job.agree(ranks.as_ref().map(drop).map_err(copy));
+    let (ranks, _) = (ranks?, told?);
     let progress = Progress::new(steps * buckets.payload());
-    let (job, ranks) = (&job, &ranks?);
+    let (job, ranks) = (&job, &ranks);
     let work = run::Work { args, job, inputs: own, ranks, buckets: &buckets, interrupt, progress };
     let done = run::reduce(&work)?;
     let finished = output.map(|output| finish(&work, &inputs, output, &done)).transpose();
-    job.agree(finished.as_ref().map(drop).map_err(|error| anyhow!("{error:#}")))?;
-    match finished? {
+    let told = job.agree(finished.as_ref().map(drop).map_err(copy));
+    let (finished, _) = (finished?, told?);
+    match finished {
         Some(verdict) => Summary::new(args, &work, &done, verdict).print(args.json),
         None => Ok(()),
     }
