@@ -157,7 +157,7 @@ fn weights_must_fit() {
         ("0.99999999999999999999,1,2", whole),
         // 64 bits hold it, but i8 would make another number of it.
         ("9223372036854775808,1,2", whole),
-        ("1,2", "error: 2 weights for 3 files\n"),
+        ("1,2", "error: 2 weights for 3 ranks\n"),
         ("1,2,inf", "error: invalid value 'inf' for '--weights <W,W,…>': inf is no weight\n"),
     ] {
         let ended = run(folder.path(), &[&args[..], &["--weights", weights]].concat());
