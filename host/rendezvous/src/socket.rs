@@ -71,7 +71,10 @@ impl Socket {
     /// Who is at the other end, for messages.
     pub fn peer(&self) -> String {
         match self {
-            Self::Tcp(s) => s.peer_addr().map_or_else(|_| "nobody".into(), |a| a.to_string()),
+            // Without its port: whoever comes again has another one.
+            Self::Tcp(s) => s
+                .peer_addr()
+                .map_or_else(|_| "nobody".into(), |a| a.ip().to_canonical().to_string()),
             Self::Unix(s) => rustix::net::sockopt::socket_peercred(s)
                 .map_or_else(|_| "nobody".into(), |c| format!("process {}", c.pid)),
         }
@@ -85,6 +88,15 @@ impl Socket {
                 s.peer_addr().ok()?.ip().to_canonical(),
             )),
             Self::Unix(_) => None,
+        }
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Tcp(s) => s.as_fd(),
+            Self::Unix(s) => s.as_fd(),
         }
     }
 }

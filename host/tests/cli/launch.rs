@@ -115,7 +115,8 @@ fn an_interrupt_ends_all_and_what_they_have_started() {
     let folder = folder();
     // Rank 0 ends when asked, rank 1 does not listen; both have a child of their own.
     let script = "sleep 1000 & echo $! > child$UNISONO_RANK; \
-                  if [ $UNISONO_RANK = 0 ]; then trap 'echo bye; exit' TERM; else trap '' TERM; fi; \
+                  if [ $UNISONO_RANK = 0 ]; then trap 'echo bye; exit' TERM; \
+                  else trap '' TERM; fi; \
                   echo $$ > rank$UNISONO_RANK; while :; do wait; sleep 0.1; done";
     let args = ["launch", "-n", "2", "--", "sh", "-c", script];
     let tool = start(folder.path(), &args, None);
@@ -142,7 +143,9 @@ fn ranks_do_not_outlive_a_launcher_that_is_killed() {
         tool.kill().expect("can be killed");
         tool.wait().expect("ends");
         until("a rank is left", || pids.map(is_there) == [false; 2]);
-        ["pid0", "pid1"].map(|name| fs::remove_file(folder.path().join(name)).expect("is there"));
+        for name in ["pid0", "pid1"] {
+            fs::remove_file(folder.path().join(name)).expect("is there");
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use crate::socket::{Socket, connect_abstract};
 use crate::wire::{Purpose, bad};
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -33,6 +34,9 @@ pub fn lower_ranks(
     let mut all = Vec::new();
     let dial = |peer: usize| {
         let order = order(group, peer, &cards[rank], &cards[peer], own);
+        if group.stop.load(Ordering::Relaxed) {
+            return Err("it was interrupted".to_owned());
+        }
         one(me, peer as u32, &cards[rank], &cards[peer], &order, until)
     };
     for first in (0..rank).step_by(AT_ONCE) {

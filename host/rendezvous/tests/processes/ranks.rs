@@ -42,7 +42,17 @@ pub fn rank(rank: usize, size: usize, master: &str, job: &str) -> Command {
 pub fn bare() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_unisono-rank"));
     for (name, _) in std::env::vars_os() {
-        let launcher = ["UNISONO_", "SLURM_", "OMPI_", "PMI", "RANK", "WORLD_SIZE", "MASTER_"];
+        let launcher = [
+            "UNISONO_",
+            "SLURM_",
+            "OMPI_",
+            "PMI",
+            "RANK",
+            "WORLD_SIZE",
+            "MASTER_",
+            "LOCAL_",
+            "GROUP_",
+        ];
         if launcher.iter().any(|l| name.to_string_lossy().starts_with(l)) {
             command.env_remove(name);
         }

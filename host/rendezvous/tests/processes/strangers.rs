@@ -118,17 +118,19 @@ fn a_rank_meets_a_stranger_where_it_expects_rank_0() {
 
 #[test]
 fn one_port_may_be_taken_where_several_are_tried() {
-    // As under torchrun: its own store has the port before, somebody else the one behind.
+    // As under torchrun of two nodes: its own store has the port, and somebody the one behind.
     let port = free_port();
-    let taken = std::net::TcpListener::bind(("127.0.0.1", port + 1));
+    let taken = [port, port + 1].map(|port| std::net::TcpListener::bind(("127.0.0.1", port)));
     let make = |r: usize| {
         let mut command = crate::ranks::bare();
         command.env("RANK", r.to_string()).env("WORLD_SIZE", "2");
+        command.env("GROUP_RANK", r.to_string()).env("LOCAL_RANK", "0");
+        command.env("LOCAL_WORLD_SIZE", "1").env("TORCHELASTIC_RUN_ID", "run");
         command.env("MASTER_ADDR", "127.0.0.1").env("MASTER_PORT", port.to_string());
         command
     };
     for ended in all(2, make) {
-        assert!(ended.said().contains("by whoever set RANK and WORLD_SIZE:"), "{ended:?}");
+        assert!(ended.said().contains(" local 0 by torchrun:"), "{ended:?}");
     }
     drop(taken);
 }

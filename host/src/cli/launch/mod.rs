@@ -20,8 +20,8 @@ pub use watch::RankFailed;
 
 const AFTER_HELP: &str = "\
 Each process finds its place in UNISONO_RANK, UNISONO_SIZE, UNISONO_LOCAL_RANK, UNISONO_LOCAL_SIZE,
-UNISONO_JOB, UNISONO_MASTER and UNISONO_SECRET. If one fails, the others get a moment to notice, then
-they are ended; its exit code is launch's (128 + n if signal n ended it).
+UNISONO_JOB, UNISONO_MASTER and UNISONO_SECRET. If one fails, the others get a moment to notice,
+then they are ended; its exit code is launch's (128 + n if signal n ended it).
 
 Other hosts are reached by ssh, or by the command in UNISONO_RSH; the secret goes there through its
 standard input, never on a command line.
