@@ -95,7 +95,7 @@ fn one(
         Ok(socket)
     };
     if mine.near && !mine.host.is_empty() && mine.host == card.host {
-        let socket = connect_abstract(&card.socket_name());
+        let socket = connect_abstract(&card.socket_name(), until.min(Instant::now() + TRY));
         match socket.and_then(|s| greet(s, link(true, 0))).and_then(|s| route(vec![s], 1)) {
             Ok(route) => return Ok(route),
             // Another network namespace, or another user.

@@ -77,6 +77,22 @@ impl Running {
         Ended { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
     }
 
+    /// Has it not ended?
+    pub fn runs(&mut self) -> bool {
+        self.0.as_mut().expect("runs").try_wait().expect("can be asked").is_none()
+    }
+
+    /// Its threads' names.
+    pub fn threads(&self) -> Vec<String> {
+        let pid = self.0.as_ref().expect("runs").id();
+        let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).expect("a process");
+        let name = |task: std::io::Result<std::fs::DirEntry>| {
+            // It may have ended meanwhile.
+            std::fs::read_to_string(task.ok()?.path().join("comm")).ok()
+        };
+        tasks.filter_map(name).map(|name| name.trim().to_owned()).collect()
+    }
+
     /// Waits until it says that all have come.
     pub fn joined(&mut self) {
         let out = self.0.as_mut().expect("runs").stdout.as_mut().expect("piped");
