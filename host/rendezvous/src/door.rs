@@ -65,6 +65,10 @@ fn keep(listener: &Listener, stopped: &UnixStream, me: &Arc<Identity>, guest: &A
         match listener.accept() {
             Ok(socket) => greet(socket, me, guest, &strangers),
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+            // Another user: no reason to keep this one's ranks waiting.
+            Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
+                tracing::debug!("a connection was refused: {e}");
+            }
             Err(e) => {
                 tracing::debug!("a connection was not accepted: {e}");
                 // Without descriptors the next try would fail at once, and again.

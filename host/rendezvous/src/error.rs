@@ -53,6 +53,9 @@ pub enum Error {
     /// The group has failed; all its ranks get the same.
     #[error("{0}")]
     Group(Failure),
+    /// Somebody has asked this process to stop.
+    #[error("interrupted while waiting for the group")]
+    Interrupted,
     /// More than what may be sent around.
     #[error("a blob of {bytes} B, at most {max} are allowed")]
     TooLarge {

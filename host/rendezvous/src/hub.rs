@@ -161,9 +161,14 @@ impl Desk {
     }
 
     fn remember(&mut self, who: String) {
-        if self.refused.len() < REFUSED_MAX {
-            self.refused.push(who);
+        if self.refused.contains(&who) {
+            return;
         }
+        // The last ones say most about who is missing now.
+        if self.refused.len() == REFUSED_MAX {
+            self.refused.remove(0);
+        }
+        self.refused.push(who);
     }
 
     fn came(&mut self, hello: &Hello, mut socket: Socket, news: SyncSender<Event>) {

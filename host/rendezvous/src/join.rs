@@ -8,10 +8,12 @@ use crate::seat::{Meet, Seat};
 use crate::secret::{Key, Secret, hex};
 use crate::socket::{Listener, Socket, connect_abstract};
 use crate::wire::{self, BLOB_MAX, DOWN_MAX, Down, Purpose, Up};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sha2::{Digest, Sha256};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -39,6 +41,7 @@ pub struct Rendezvous {
     socket: Socket,
     at: String,
     round: u32,
+    pub(crate) stop: Arc<AtomicBool>,
     // Last: the hub hears of this rank's end first.
     _hub: Option<Hub>,
 }
@@ -51,6 +54,20 @@ impl Rendezvous {
     /// If a rank does not come in time (all that have come hear which), comes twice, means another
     /// group, or does not know the secret; and if the group would meet on a network without one.
     pub fn join(seat: &Seat, secret: Option<&Secret>, deadline: Duration) -> Result<Self, Error> {
+        Self::join_unless(seat, secret, deadline, Arc::default())
+    }
+
+    /// As [`Self::join`], but this and every later step give up soon after `stop` has become true:
+    /// for programs that catch signals.
+    ///
+    /// # Errors
+    /// As [`Self::join`], and [`Error::Interrupted`].
+    pub fn join_unless(
+        seat: &Seat,
+        secret: Option<&Secret>,
+        deadline: Duration,
+        stop: Arc<AtomicBool>,
+    ) -> Result<Self, Error> {
         let until = Instant::now() + deadline;
         let on_one_host = is_on_one_host(&seat.meet);
         if !on_one_host && secret.is_none() {
@@ -86,7 +103,7 @@ impl Rendezvous {
             hub = Some(Hub::start(listener, Arc::new(me.clone()), at.clone(), deadline)?);
             way = own;
         }
-        let socket = reach(&way, &me, &at, deadline, until)?;
+        let socket = reach(&way, &me, &at, deadline, until, &stop)?;
         let ends = socket.ends();
         let mut new = Self {
             session: me.key.clone(),
@@ -97,6 +114,7 @@ impl Rendezvous {
             socket,
             at,
             round: 0,
+            stop,
             _hub: hub,
         };
         let bytes = new.listen(until)?;
@@ -150,6 +168,7 @@ impl Rendezvous {
     }
 
     fn listen(&mut self, until: Instant) -> Result<Vec<u8>, Error> {
+        self.wait(until + GRACE)?;
         let bytes = wire::receive(&mut self.socket, DOWN_MAX, Some(until + GRACE));
         bytes.map_err(|error| match error.kind() {
             io::ErrorKind::UnexpectedEof
@@ -157,6 +176,24 @@ impl Rendezvous {
             | io::ErrorKind::BrokenPipe => Error::Group(Failure::Gone { rank: 0 }),
             _ => Error::io(format!("waiting for rank 0 at {}", self.at))(error),
         })
+    }
+}
+
+impl Rendezvous {
+    /// Until there is something to read, or nothing more to wait for.
+    fn wait(&self, until: Instant) -> Result<(), Error> {
+        let step = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+        while Instant::now() < until {
+            if self.stop.load(Ordering::Relaxed) {
+                return Err(Error::Interrupted);
+            }
+            let mut fds = [PollFd::new(&self.socket, PollFlags::IN)];
+            // A signal may cut it short: then the flag is looked at again.
+            if poll(&mut fds, Some(&step)).is_ok_and(|ready| ready > 0) {
+                break;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -244,10 +281,14 @@ fn reach(
     at: &str,
     waited: Duration,
     until: Instant,
+    stop: &AtomicBool,
 ) -> Result<Socket, Error> {
-    let mut last = "no time to try".to_owned();
+    let mut last = "it says nothing".to_owned();
     while Instant::now() < until {
         for open in openers(way, &mut last) {
+            if stop.load(Ordering::Relaxed) {
+                return Err(Error::Interrupted);
+            }
             let left = until.saturating_duration_since(Instant::now());
             let error = match open(left.min(TRY)).map_err(Turned::Io).and_then(|mut socket| {
                 let greeting = Instant::now() + left.min(GREETING);
@@ -262,6 +303,8 @@ fn reach(
                     let (at, rank) = (at.to_owned(), me.rank as usize);
                     return Err(Error::Refused { at, rank, why: error.to_string() });
                 }
+                // The end of our own time says less than what was wrong before.
+                Turned::Io(e) if e.kind() == io::ErrorKind::TimedOut && left < TRY => {}
                 error => last = error.to_string(),
             }
         }
@@ -284,7 +327,7 @@ fn openers(way: &Way, last: &mut String) -> Vec<Opener> {
         Way::Own(here) => vec![tcp(*here)],
         Way::To(Meet::Local, name) => {
             let name = name.clone();
-            vec![Box::new(move |_| connect_abstract(&name))]
+            vec![Box::new(move |time| connect_abstract(&name, Instant::now() + time))]
         }
         Way::To(Meet::Tcp { host, port, ports }, _) => {
             let mut all = Vec::new();
@@ -296,5 +339,36 @@ fn openers(way: &Way, last: &mut String) -> Vec<Opener> {
             }
             all
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stop_ends_every_wait() {
+        let job = format!("stop-{}", std::process::id());
+        for rank in [0, 1] {
+            // Rank 0 waits for the other one, rank 1 for rank 0.
+            let seat = Seat::new(rank, 2, &job, Meet::Local).unwrap();
+            let stop = Arc::new(AtomicBool::new(false));
+            let flag = stop.clone();
+            let long = Duration::from_secs(600);
+            let waits =
+                thread::spawn(move || Rendezvous::join_unless(&seat, None, long, flag).err());
+            thread::sleep(Duration::from_millis(200));
+            stop.store(true, Ordering::Relaxed);
+            assert!(matches!(waits.join().unwrap(), Some(Error::Interrupted)), "rank {rank}");
+        }
+    }
+
+    #[test]
+    fn only_loopback_and_sockets_are_on_one_host() {
+        let on_one =
+            |host: &str| is_on_one_host(&Meet::Tcp { host: host.into(), port: 1, ports: 1 });
+        assert!(["localhost", "127.0.0.1", "127.0.1.1", "::1"].into_iter().all(on_one));
+        assert!(!["10.0.0.1", "0.0.0.0", "::", "node1", "localhost.evil"].into_iter().any(on_one));
+        assert!(is_on_one_host(&Meet::Local));
     }
 }

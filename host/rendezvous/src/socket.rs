@@ -1,11 +1,13 @@
 //! TCP and Unix sockets under one roof.
 
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Shutdown, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr as UnixAddr, UnixListener, UnixStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Nobody may stop reading for longer than this.
 const WRITE_PATIENCE: Duration = Duration::from_secs(10);
@@ -71,7 +73,10 @@ impl Socket {
     /// Who is at the other end, for messages.
     pub fn peer(&self) -> String {
         match self {
-            Self::Tcp(s) => s.peer_addr().map_or_else(|_| "nobody".into(), |a| a.to_string()),
+            // Without its port: whoever comes again has another one.
+            Self::Tcp(s) => s
+                .peer_addr()
+                .map_or_else(|_| "nobody".into(), |a| a.ip().to_canonical().to_string()),
             Self::Unix(s) => rustix::net::sockopt::socket_peercred(s)
                 .map_or_else(|_| "nobody".into(), |c| format!("process {}", c.pid)),
         }
@@ -85,6 +90,15 @@ impl Socket {
                 s.peer_addr().ok()?.ip().to_canonical(),
             )),
             Self::Unix(_) => None,
+        }
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Tcp(s) => s.as_fd(),
+            Self::Unix(s) => s.as_fd(),
         }
     }
 }
@@ -157,8 +171,20 @@ impl AsFd for Listener {
 }
 
 /// Connects to an abstract Unix socket of this user.
-pub fn connect_abstract(name: &str) -> io::Result<Socket> {
-    let stream = UnixStream::connect_addr(&UnixAddr::from_abstract_name(name)?)?;
+pub fn connect_abstract(name: &str, until: Instant) -> io::Result<Socket> {
+    let to = SocketAddrUnix::new_abstract_name(name.as_bytes())?;
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let stream = loop {
+        let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        match rustix::net::connect(&socket, &to) {
+            Ok(()) => break UnixStream::from(socket),
+            // The other side's queue is full. A blocking socket would wait for ever.
+            Err(Errno::AGAIN) if Instant::now() < until => {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            Err(errno) => return Err(errno.into()),
+        }
+    };
     // Anybody may have taken the name first.
     same_user(&stream)?;
     Socket::Unix(stream).prepare()

@@ -115,7 +115,8 @@ fn an_interrupt_ends_all_and_what_they_have_started() {
     let folder = folder();
     // Rank 0 ends when asked, rank 1 does not listen; both have a child of their own.
     let script = "sleep 1000 & echo $! > child$UNISONO_RANK; \
-                  if [ $UNISONO_RANK = 0 ]; then trap 'echo bye; exit' TERM; else trap '' TERM; fi;\
+                  if [ $UNISONO_RANK = 0 ]; then trap 'echo bye; exit' TERM; \
+                  else trap '' TERM; fi; \
                   echo $$ > rank$UNISONO_RANK; while :; do wait; sleep 0.1; done";
     let args = ["launch", "-n", "2", "--", "sh", "-c", script];
     let tool = start(folder.path(), &args, None);
@@ -184,7 +185,9 @@ fn other_hosts_end_with_an_interrupt_and_tell_their_exit_code() {
         (ended.code, ended.err.as_str()),
         (Some(9), "error: rank 1 ended with exit code 9\n")
     );
-    let script = "sleep 1000 & echo $! > child; echo $$ > pid; wait";
+    // This one does not listen.
+    let script = "trap '' TERM; sleep 1000 & echo $! > child; echo $$ > pid; \
+                  while :; do wait; sleep 0.1; done";
     let args = ["launch", "--hosts=a:1", "--", "sh", "-c", script];
     let tool = start(folder.path(), &args, Some(&rsh));
     let pids = ["pid", "child"].map(|name| pid_in(folder.path(), name));

@@ -1,7 +1,7 @@
 //! Installing what is missing. Where that is not possible the error says what to install.
 
 use crate::project::Project;
-use crate::{boards, cmd, gpu, toolchain};
+use crate::{boards, cmd, gpu, launchers, toolchain};
 use anyhow::{Result, bail};
 use std::process::Command;
 
@@ -16,6 +16,7 @@ const STEPS: &[Step] = &[
     Step { name: "bare-metal targets", install: |_| toolchain::prepare().map(drop) },
     Step { name: "OpenSSL's tool, whose keys sign images", install: |_| openssl() },
     Step { name: "emulators of boards", install: |_| boards::emulators() },
+    Step { name: "launchers of ranks", install: |project| launchers::prepare(project).map(drop) },
     Step { name: "drivers for Vulkan and OpenCL, shader tools", install: |_| gpu::prepare() },
 ];
 

@@ -9,6 +9,7 @@ mod cmd;
 mod demo;
 mod gpu;
 mod install;
+mod launchers;
 mod project;
 mod size;
 mod suite;

@@ -8,6 +8,7 @@ use crate::socket::{Socket, connect_abstract};
 use crate::wire::{Purpose, bad};
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -33,6 +34,9 @@ pub fn lower_ranks(
     let mut all = Vec::new();
     let dial = |peer: usize| {
         let order = order(group, peer, &cards[rank], &cards[peer], own);
+        if group.stop.load(Ordering::Relaxed) {
+            return Err("it was interrupted".to_owned());
+        }
         one(me, peer as u32, &cards[rank], &cards[peer], &order, until)
     };
     for first in (0..rank).step_by(AT_ONCE) {
@@ -91,7 +95,7 @@ fn one(
         Ok(socket)
     };
     if mine.near && !mine.host.is_empty() && mine.host == card.host {
-        let socket = connect_abstract(&card.socket_name());
+        let socket = connect_abstract(&card.socket_name(), until.min(Instant::now() + TRY));
         match socket.and_then(|s| greet(s, link(true, 0))).and_then(|s| route(vec![s], 1)) {
             Ok(route) => return Ok(route),
             // Another network namespace, or another user.

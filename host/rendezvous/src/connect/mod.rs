@@ -2,10 +2,9 @@
 //!
 //! Every rank publishes a card: its host, a nonce, a port and its addresses. Of each pair the
 //! higher rank connects: to a Unix socket if both share a host, else to one address after the
-//! other. Each connection proves job, rank and session, and names the card that it is meant for: an
-//! address that leads elsewhere (the same bridge on every host, a VPN, this very process) is
-//! noticed. Then all tell all how that went, so that every rank has the same routes or the same
-//! error.
+//! other. Each connection proves job, rank and session, and names the card that it is meant for:
+//! one that leads elsewhere (the same bridge on every host, a VPN, this very process) is noticed.
+//! Then all tell all how that went, so that every rank has the same routes or the same error.
 
 mod dial;
 mod guests;

@@ -124,8 +124,10 @@ fn a_rank_that_is_killed_while_others_are_awaited_ends_the_wait() {
     let job = job("killed");
     let make = |r| timed(rank(r, 3, "local", &job), "300");
     let (zero, one) = (start(&mut make(0)), start(&mut make(1)));
-    // Until it has been taken in; earlier it would only be missing, and come again.
-    std::thread::sleep(Duration::from_secs(1));
+    // Until it has been taken in; earlier it would only be missing.
+    while !zero.threads().contains(&"unisono rank 1".to_owned()) {
+        std::thread::sleep(Duration::from_millis(10));
+    }
     one.kill();
     assert_eq!(zero.end().error(), "rank 1 has gone: its process has ended, or its connection has");
 }

@@ -42,7 +42,17 @@ pub fn rank(rank: usize, size: usize, master: &str, job: &str) -> Command {
 pub fn bare() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_unisono-rank"));
     for (name, _) in std::env::vars_os() {
-        let launcher = ["UNISONO_", "SLURM_", "OMPI_", "PMI", "RANK", "WORLD_SIZE", "MASTER_"];
+        let launcher = [
+            "UNISONO_",
+            "SLURM_",
+            "OMPI_",
+            "PMI",
+            "RANK",
+            "WORLD_SIZE",
+            "MASTER_",
+            "LOCAL_",
+            "GROUP_",
+        ];
         if launcher.iter().any(|l| name.to_string_lossy().starts_with(l)) {
             command.env_remove(name);
         }
@@ -65,6 +75,22 @@ impl Running {
         let output = self.0.take().expect("runs").wait_with_output().expect("ends");
         let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
         Ended { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+    }
+
+    /// Has it not ended?
+    pub fn runs(&mut self) -> bool {
+        self.0.as_mut().expect("runs").try_wait().expect("can be asked").is_none()
+    }
+
+    /// Its threads' names.
+    pub fn threads(&self) -> Vec<String> {
+        let pid = self.0.as_ref().expect("runs").id();
+        let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).expect("a process");
+        let name = |task: std::io::Result<std::fs::DirEntry>| {
+            // It may have ended meanwhile.
+            std::fs::read_to_string(task.ok()?.path().join("comm")).ok()
+        };
+        tasks.filter_map(name).map(|name| name.trim().to_owned()).collect()
     }
 
     /// Waits until it says that all have come.

@@ -69,7 +69,8 @@ impl Job<'_> {
     }
 
     /// The shell over there reads the secret from its input, and takes the end of its input for an
-    /// order to end: so nothing stays there, however this process ends.
+    /// order to end: so nothing stays there, however this process ends. What does not listen is
+    /// killed there before this side kills the shell.
     fn there(&self, rank: usize, place: &Place, host: &str) -> Command {
         let mut script = Vec::new();
         script.extend(b"IFS= read -r UNISONO_SECRET; export UNISONO_SECRET; exec 3<&0; cd ");
@@ -84,7 +85,7 @@ impl Job<'_> {
             script.extend(quoted(word));
         }
         script.extend(
-            b" </dev/null 3<&- & p=$!; (while read -r x; do :; done; kill -TERM -$p; sleep 5; \
+            b" </dev/null 3<&- & p=$!; (while read -r x; do :; done; kill -TERM -$p; sleep 4; \
               kill -KILL -$p) <&3 >/dev/null 2>&1 & w=$!; exec 3<&- 2>/dev/null; \
               wait $p; s=$?; kill -KILL -$p $w; exit $s",
         );

@@ -3,7 +3,7 @@
 use super::report::{Counts, Outcome};
 use crate::project::Project;
 use crate::toolchain::{self, TARGETS};
-use crate::{boards, cmd, demo, gpu, install, size, tidy};
+use crate::{boards, cmd, demo, gpu, install, launchers, size, tidy};
 use anyhow::{Result, bail};
 use std::io::Write;
 use std::process::Command;
@@ -59,6 +59,13 @@ pub const PARTS: &[Part] = &[
         mandatory: false,
         slow: true,
         run: gpus,
+    },
+    Part {
+        name: "launchers",
+        about: "ranks under mpirun, mpiexec, srun and launch; two hosts with a wire between them",
+        mandatory: false,
+        slow: true,
+        run: launched,
     },
     Part {
         name: "loom",
@@ -182,6 +189,19 @@ fn gpus(project: &Project) -> Result<Outcome> {
     let drivers = counted(&mut drivers, &mut std::io::stdout());
     let groups = counted(&mut groups, &mut std::io::stdout());
     Ok(both(drivers?, groups?))
+}
+
+fn launched(project: &Project) -> Result<Outcome> {
+    let folder = match launchers::prepare(project) {
+        Ok(folder) => folder,
+        Err(error) => return Ok(Outcome::CannotRun(format!("{error:#}"))),
+    };
+    // One of them is our own.
+    cmd::run(project.cargo().args(["build", "--locked", "--package=unisono", "--bin=unisono"]))?;
+    let mut cargo = project.cargo();
+    cargo.env(launchers::FOLDER, folder).args(["test", "--locked", "--no-fail-fast"]);
+    cargo.args(["--package=unisono-rendezvous", "--test=hosts"]);
+    counted(&mut cargo, &mut std::io::stdout())
 }
 
 fn loom(project: &Project) -> Result<Outcome> {

