@@ -6,6 +6,7 @@ use unisono_core::machine::ConfigError;
 use unisono_core::wire::frame::{Abort, Fingerprint, Phase};
 use unisono_core::{DType, Kind, ReduceOp};
 use unisono_gpu::GpuError;
+use unisono_runtime::BeginError;
 
 /// An error of a group or of one of its calls.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -180,6 +181,15 @@ impl From<DeviceError> for Error {
             DeviceError::Gpu(error) => Self::Gpu(*error),
             // The CPU refuses only what makes no sense.
             DeviceError::Cpu(error) => Self::Build(error.to_string()),
+        }
+    }
+}
+
+impl From<BeginError> for Error {
+    fn from(error: BeginError) -> Self {
+        match error {
+            BeginError::Busy(most) => Self::Busy(most),
+            BeginError::Config(error) => Self::Config(error),
         }
     }
 }

@@ -190,6 +190,7 @@ where
         }
         self.next_op += 1;
         slot.failed = false;
+        slot.sent = false;
         slot.state = State::Running;
         slot.stirred = true;
         Ok(op_id)

@@ -45,6 +45,9 @@ where
             jobs += u32::from(matches!(action, Action::Fold { .. } | Action::Copy { .. }));
             match action {
                 Action::Control { to, body } => self.send(index, to, body, Outgoing::None, 0),
+                Action::Send { token, .. } if self.slots[index].sent => {
+                    self.slots[index].machine.handle_sent(token);
+                }
                 Action::Send { to, data, payload, window, token } => {
                     let slot = &self.slots[index];
                     let Some(buffers) = slot.buffers else { continue };

@@ -8,7 +8,9 @@
 mod engine;
 mod frames;
 mod jobs;
+mod quick;
 mod slot;
 
 pub use engine::{BeginError, Engine};
+pub use quick::Quick;
 pub use slot::{Buffers, Call};

@@ -14,12 +14,13 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::sync::Arc;
 use unisono_core::Layout;
 use unisono_core::machine::Config;
+use unisono_core::wire::frame::Fingerprint;
 use unisono_driver::{Device, Either, HostPtr};
 use unisono_link_shm::ShmLink;
 use unisono_link_span::{Bell, SpanLink};
 use unisono_link_tcp::TcpLink;
 use unisono_offload_dpu::BoardLink;
-use unisono_runtime::{BeginError, Buffers, Engine};
+use unisono_runtime::{Buffers, Engine, Quick};
 
 /// Longest route: a direct schedule over [`super::MEMBERS_MAX`] ranks.
 const ROUTE: usize = 132;
@@ -56,7 +57,15 @@ struct Prepared {
     call: unisono_runtime::Call<HostPtr>,
     /// Bytes of scratch that it needs.
     scratch: usize,
+    /// Its fingerprint, if it may need no machine.
+    quick: Option<Fingerprint>,
 }
+
+/// How often a call without a machine looks for its peers' frames before it gets one.
+const LOOKS: u32 = 300;
+
+/// A prepared call is not there, though it has just been made: cannot be.
+const NOT_READY: Error = Error::Busy(0);
 
 /// What a local member is made of.
 pub(crate) struct Parts {
@@ -160,16 +169,42 @@ impl Local {
     /// `memory` must be valid for the call's lengths on this rank, and used by nobody else, until
     /// the call is over.
     pub unsafe fn begin(&mut self, call: &Call, memory: Memory) -> Result<u64, Error> {
+        self.ready(call, memory)?;
+        let Some(Prepared { call, .. }) = &mut self.last else { return Err(NOT_READY) };
+        // SAFETY: the caller's promise.
+        Ok(unsafe { self.engine.begin(call) }?)
+    }
+
+    /// Runs a call to its end.
+    ///
+    /// # Safety
+    /// As for [`Local::begin`].
+    pub unsafe fn run(&mut self, call: &Call, memory: Memory) -> Result<(), Error> {
+        self.ready(call, memory)?;
+        let Some(Prepared { call, quick, .. }) = &mut self.last else { return Err(NOT_READY) };
+        let mut begun = Quick::No;
+        if let Some(print) = quick {
+            // SAFETY: the caller's promise.
+            begun = unsafe { self.engine.quick(call, print, LOOKS) }?;
+        }
+        let op_id = match begun {
+            Quick::Done => return Ok(()),
+            Quick::Begun(op_id) => op_id,
+            // SAFETY: the caller's promise.
+            Quick::No => unsafe { self.engine.begin(call) }?,
+        };
+        self.finish(op_id)
+    }
+
+    /// Prepares a call like the last one, or as a new one.
+    fn ready(&mut self, call: &Call, memory: Memory) -> Result<(), Error> {
         let private = [memory.input, memory.output].map(|at| self.is_private(at));
         let key = Key { call: *call, in_place: memory.in_place, private };
         if self.last.as_ref().is_none_or(|last| last.key != key) {
             let prepared = self.prepare(key);
             self.last = Some(self.counted(prepared)?);
         }
-        let Some(Prepared { call, scratch, .. }) = &mut self.last else {
-            // It has just been filled.
-            return Err(Error::NoPlan { kind: key.call.kind, ranks: 0, why: String::new() });
-        };
+        let Some(Prepared { call, scratch, .. }) = &mut self.last else { return Err(NOT_READY) };
         let channel = self.engine.channel(self.engine.next_op());
         // The channel is free, so nobody uses its scratch.
         let (device, pool) = (self.device.as_ref(), &self.shared.pool);
@@ -179,11 +214,7 @@ impl Local {
         };
         let (input, output) = (HostPtr::new(memory.input), HostPtr::new(memory.output));
         call.buffers = Buffers { input, output, scratch: slots };
-        // SAFETY: the caller's promise.
-        unsafe { self.engine.begin(call) }.map_err(|error| match error {
-            BeginError::Busy(most) => Error::Busy(most),
-            BeginError::Config(error) => Error::Config(error),
-        })
+        Ok(())
     }
 
     fn is_private(&self, at: *mut u8) -> bool {
@@ -224,8 +255,11 @@ impl Local {
         let scratch = (config.slot_bytes() * u64::from(config.slots) * lanes) as usize;
         let nowhere = HostPtr::new(std::ptr::null_mut());
         let buffers = Buffers { input: nowhere, output: nowhere, scratch: nowhere };
+        // Only a CPU folds at once, and reads and writes what others cannot reach.
+        let quick = self.device.is_none() && self.engine.is_quick(&config);
+        let quick = quick.then(|| config.fingerprint());
         let call = unisono_runtime::Call { config, buffers, source_ready: u64::MAX };
-        Ok(Prepared { key, call, scratch })
+        Ok(Prepared { key, call, scratch, quick })
     }
 
     /// Counts a call that was refused before it began, as the other ranks count it, and lets them

@@ -235,10 +235,18 @@ impl Member {
     /// # Safety
     /// As for [`Member::begin`].
     pub(crate) unsafe fn run(&mut self, call: &Call, memory: Memory) -> Result<(), Error> {
-        // SAFETY: the caller's promise.
-        let op_id = unsafe { self.begin(call, memory)? };
+        if !self.make_room() {
+            return Err(Error::Busy(self.calls_max()));
+        }
         let guard = NoUnwind;
-        let result = self.finish(op_id);
+        let result = match &mut self.body {
+            // SAFETY: the caller's promise.
+            Body::Local(local) => unsafe { local.run(call, memory) },
+            Body::Remote(remote) => {
+                // SAFETY: the caller's promise.
+                unsafe { remote.begin(call, memory) }.and_then(|op_id| remote.finish(op_id))
+            }
+        };
         std::mem::forget(guard);
         result
     }
