@@ -161,8 +161,8 @@ impl Desk {
         self.members.iter().flatten().for_each(|m| m.socket.shutdown());
     }
 
-    /// Waits a moment until all have heard of the failure, and are gone: a connection that is closed
-    /// with something unread in it takes with it what the other side has not read yet.
+    /// Waits a moment until all have heard of the failure, and are gone: a connection that is
+    /// closed with something unread in it takes with it what the other side has not read yet.
     fn let_go(&mut self, events: &Receiver<Event>) {
         let until = Instant::now() + FAREWELL;
         while self.members.iter().skip(1).any(Option::is_some) {
