@@ -16,6 +16,9 @@ use std::time::{Duration, Instant};
 /// Refused strangers that are remembered: an error names them, and must stay readable.
 const REFUSED_MAX: usize = 8;
 
+/// How long a hub that has failed stays for those who have not heard why.
+const FAREWELL: Duration = Duration::from_secs(1);
+
 /// What the threads tell the one that decides.
 enum Event {
     /// A rank has proved itself.
@@ -151,8 +154,26 @@ impl Desk {
                 Ok(Event::Stop) | Err(RecvTimeoutError::Disconnected) => break,
             }
         }
+        if matches!(self.phase, Phase::Failed(_)) {
+            self.let_go(events);
+        }
         // Those who read from them end too.
         self.members.iter().flatten().for_each(|m| m.socket.shutdown());
+    }
+
+    /// Waits a moment until all have heard of the failure, and are gone: a connection that is
+    /// closed with something unread in it takes with it what the other side has not read yet.
+    fn let_go(&mut self, events: &Receiver<Event>) {
+        let until = Instant::now() + FAREWELL;
+        while self.members.iter().skip(1).any(Option::is_some) {
+            match events.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                Ok(Event::Gone { connection, rank }) if self.is_member(connection, rank) => {
+                    self.members[rank as usize] = None;
+                }
+                Ok(_) => {}
+                Err(_) => break,
+            }
+        }
     }
 
     fn is_member(&self, connection: u64, rank: u32) -> bool {

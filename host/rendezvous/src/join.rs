@@ -149,10 +149,13 @@ impl Rendezvous {
         // If it is closed, a reason may still be there to read.
         let sent = wire::send(&mut self.socket, &up);
         let bytes = self.listen(Instant::now() + self.timeout)?;
+        let answer = wire::decode(&bytes);
+        if let Ok(Down::Failed(failure)) = answer {
+            return Err(Error::Group(failure));
+        }
         sent.map_err(Error::io(format!("sending to rank 0 at {}", self.at)))?;
-        let blobs = match wire::decode(&bytes) {
+        let blobs = match answer {
             Ok(Down::Gathered(blobs)) if blobs.len() == self.size() => blobs,
-            Ok(Down::Failed(failure)) => return Err(Error::Group(failure)),
             _ => return Err(Error::io("gathering blobs")(wire::bad("no such answer"))),
         };
         self.round += 1;
