@@ -32,7 +32,8 @@ where
                 return worked;
             }
             let (device, links) = (&self.device, &mut self.links);
-            let mut room = Now { device, links, channel: index, lacking: false };
+            let sent = self.slots[index].sent;
+            let mut room = Now { device, links, channel: index, sent, lacking: false };
             let action = self.slots[index].machine.poll_action(&mut room);
             self.slots[index].stirred |= room.lacking;
             let Some(action) = action else {
@@ -237,6 +238,8 @@ struct Now<'a, D, L, const P: usize> {
     device: &'a D,
     links: &'a mut Vec<Option<L>, P>,
     channel: usize,
+    /// What is to be sent is only counted.
+    sent: bool,
     /// Something was asked for that there was no room for.
     lacking: bool,
 }
@@ -245,7 +248,7 @@ impl<D: Device, L: Link, const P: usize> Room for Now<'_, D, L, P> {
     fn send(&mut self, to: Rank) -> bool {
         // Without a link the send itself reports the loss.
         let room = match self.links.get_mut(usize::from(to)) {
-            Some(Some(link)) => link.has_room(self.channel),
+            Some(Some(link)) if !self.sent => link.has_room(self.channel),
             _ => true,
         };
         self.lacking |= !room;

@@ -92,6 +92,8 @@ where
         // SAFETY: the caller's promise.
         let begun = unsafe { self.begin(call)? };
         self.slots[index].sent = true;
+        // Before anything is listened to: a peer that has those frames may be done and gone.
+        self.act(index);
         Ok(Quick::Begun(begun))
     }
 

@@ -21,11 +21,16 @@ pub struct Interrupted;
 pub fn is_usage(error: &anyhow::Error) -> bool {
     use unisono::Error::{Build, Gpu, NoPlan, Weight};
     use unisono::device::GpuError;
+    let no_device = |e: &GpuError| matches!(e, GpuError::NoDevice { .. });
+    let refused = |e: &unisono::Error| match e {
+        Build(_) | NoPlan { .. } | Weight(_) => true,
+        Gpu(error) => no_device(error),
+        _ => false,
+    };
     error.chain().any(|cause| {
-        let refused = |e: &unisono::Error| {
-            matches!(e, Build(_) | NoPlan { .. } | Weight(_) | Gpu(GpuError::NoDevice { .. }))
-        };
-        cause.is::<Usage>() || cause.downcast_ref().is_some_and(refused)
+        cause.is::<Usage>()
+            || cause.downcast_ref().is_some_and(refused)
+            || cause.downcast_ref().is_some_and(no_device)
     })
 }
 

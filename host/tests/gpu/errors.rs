@@ -13,9 +13,9 @@ fn refusal(on: &str) -> String {
 #[test]
 fn devices_that_are_not_there_are_named() {
     let text = refusal("cpu,vulkan:99");
-    assert!(text.starts_with("no Vulkan device '99'; there are: 0 "), "{text}");
+    assert!(text.starts_with("no Vulkan device 99; there are: 1 (0 "), "{text}");
     let text = refusal("opencl:no such name");
-    assert!(text.starts_with("no OpenCL device 'no such name'; there are: 0 "), "{text}");
+    assert!(text.starts_with("no OpenCL device 'no such name'; there are: 1 (0 "), "{text}");
     let text = refusal("vulkan:0000:ff:1f.7");
     assert!(text.contains("'0000:ff:1f.7'"), "{text}");
     assert!(refusal("cpu,metal").contains("metal: no such device"));

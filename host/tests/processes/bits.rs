@@ -78,7 +78,8 @@ fn the_benchmark_finds_no_wrong_element() {
     for collective in collectives.split(' ') {
         for links in ["auto", "tcp"] {
             let line = format!("bench {collective} --links {links} -d all -o all -n 1 -w 0");
-            let line = format!("{line} -b 1000 -e 70000 -f 70");
+            // The smallest ride in their frames.
+            let line = format!("{line} -b 16 -e 70000 -f 64");
             let text = succeed(&all(3, &line));
             assert!(text.contains("Out of bounds values : 0 OK"), "{text}");
         }
