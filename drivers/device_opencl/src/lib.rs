@@ -2,7 +2,7 @@
 //! `libOpenCL` when it is first asked for, so that programs start where there is none.
 //!
 //! * [`devices`]: what there is, or what is missing and how to get it;
-//! * [`vendors`]: the files that name drivers;
+//! * [`vendors()`]: the files that name drivers;
 //! * [`OpenCl`]: one device, opened, or with a context that the caller already has; allocates
 //!   [`Buffer`]s, and takes in buffers of the caller;
 //! * [`Options`]: use less of a device than it has.

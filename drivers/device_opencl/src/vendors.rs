@@ -10,8 +10,8 @@ const FOLDER: &str = "OPENCL_VENDOR_PATH";
 /// Where they are if neither is set.
 const SYSTEM: &str = "/etc/OpenCL/vendors";
 
-/// The `.icd` files that the loader reads on this system, by name. None if [`INSTEAD`] names a
-/// library: then there is no other driver.
+/// The `.icd` files that the loader reads on this system, by name. None if `OCL_ICD_VENDORS`
+/// names a library: then there is no other driver.
 #[must_use]
 pub fn vendors() -> Vec<PathBuf> {
     let folder = set(FOLDER).unwrap_or_else(|| SYSTEM.into());
