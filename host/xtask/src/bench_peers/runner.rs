@@ -156,8 +156,7 @@ impl<'a> Runner<'a> {
             model(&info),
             kernel.trim()
         );
-        let versions = self.list.iter().filter(|l| !l.version.is_empty());
-        let versions: Vec<String> = versions.map(|l| format!("{} {}", l.name, l.version)).collect();
+        let versions = versions(&self.list);
         if !versions.is_empty() {
             let _ = writeln!(text, "Versions: {}.", versions.join(", "));
         }
@@ -168,6 +167,19 @@ impl<'a> Runner<'a> {
         }
         Ok(text)
     }
+}
+
+/// Of each library once, whichever ways it sends in.
+fn versions(list: &[Listed]) -> Vec<String> {
+    let mut versions = Vec::new();
+    for Listed { name, version, .. } in list.iter().filter(|l| !l.version.is_empty()) {
+        let library = name.rsplit_once('-').map_or(name.as_str(), |(library, _)| library);
+        let text = format!("{library} {version}");
+        if !versions.contains(&text) {
+            versions.push(text);
+        }
+    }
+    versions
 }
 
 /// What `/proc/cpuinfo` calls the processor.
@@ -216,6 +228,13 @@ mod tests {
         assert_eq!(parse_listed("mpich-shm,yes,5.0.2"), Some(mpich));
         assert!(!parse_listed("gloo-tcp,no,").unwrap().installed);
         assert_eq!(parse_listed("nonsense"), None);
+    }
+
+    #[test]
+    fn a_library_has_one_version() {
+        let lines = ["limit-fold,yes,", "a-b-shm,yes,1.2", "c-tcp,yes,5", "a-b-tcp,yes,1.2"];
+        let list: Vec<Listed> = lines.iter().filter_map(|l| parse_listed(l)).collect();
+        assert_eq!(versions(&list), ["a-b 1.2", "c 5"]);
     }
 
     #[test]
