@@ -152,7 +152,8 @@ impl<'a> Runner<'a> {
         let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let kernel = cmd::read(Command::new("uname").args(["-sr"]))?;
         let mut text = format!(
-            "`cargo xtask bench-peers --rounds {rounds} --budget {budget}` on {} ({cpus} CPUs), {}.\n",
+            "`cargo xtask bench-peers --rounds {rounds} --budget {budget}` on {} ({cpus} CPUs), \
+             {}.\n",
             model(&info),
             kernel.trim()
         );
