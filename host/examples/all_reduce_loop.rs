@@ -1,6 +1,6 @@
-//! All-reduce in a loop, f32 sum in place, measured, checked and printed as `bench.h` of the peers
-//! does it: per size the median over samples of batches of back-to-back calls, each sample the
-//! slowest rank's time.
+//! All-reduce in a loop, f32 sum in place, measured, checked and printed as `host/peers/bench.h`
+//! does it for other libraries: per size the median over samples of batches of back-to-back calls,
+//! each sample the slowest rank's time.
 //!
 //! ```text
 //! all_reduce_loop 2                                ranks are threads
@@ -9,7 +9,8 @@
 //! unisono launch -n 2 -- all_reduce_loop --tcp     connected by TCP
 //! ```
 //!
-//! `BENCH_BUDGET_S`: seconds for each size; `--name NAME`; `--only BYTES`.
+//! `BENCH_BUDGET_S`: seconds for each size; `BENCH_MAX_BYTES`: leaves larger tensors out;
+//! `--name NAME`; `--only BYTES`.
 
 use std::time::Instant;
 use unisono::{Element, Error, Group, Max, Member, Sum, Tensor, World};
@@ -23,14 +24,23 @@ struct Args {
     tcp: bool,
     name: String,
     only: Option<usize>,
+    largest: usize,
     budget: f64,
 }
 
 impl Args {
     fn parse() -> Result<Self, String> {
         let budget = std::env::var("BENCH_BUDGET_S").ok().and_then(|v| v.parse().ok());
-        let (name, budget) = ("unisono".into(), budget.unwrap_or(0.7));
-        let mut args = Self { threads: 2, vec: false, tcp: false, name, only: None, budget };
+        let largest = std::env::var("BENCH_MAX_BYTES").ok().and_then(|v| v.parse().ok());
+        let mut args = Self {
+            threads: 2,
+            vec: false,
+            tcp: false,
+            name: "unisono".into(),
+            only: None,
+            largest: largest.unwrap_or(usize::MAX),
+            budget: budget.unwrap_or(0.7),
+        };
         let mut words = std::env::args().skip(1);
         while let Some(word) = words.next() {
             let wrong = || format!("{word}: see the top of all_reduce_loop.rs");
@@ -155,8 +165,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         builder = builder.chunk(chunk);
     }
     let mut group = builder.build()?;
-    let sizes = SIZES.into_iter().filter(|bytes| args.only.is_none_or(|only| only == *bytes));
-    let sizes: Vec<usize> = sizes.collect();
+    let wanted =
+        |&bytes: &usize| args.only.is_none_or(|only| only == bytes) && bytes <= args.largest;
+    let sizes: Vec<usize> = SIZES.into_iter().filter(wanted).collect();
     let bad = group.run(|member| {
         let mut bad = 0;
         for &bytes in &sizes {

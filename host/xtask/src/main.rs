@@ -4,6 +4,7 @@
 //! A command installs what it misses, or says what to install, and never leaves a check out
 //! silently.
 
+mod bench_peers;
 mod boards;
 mod cmd;
 mod demo;
@@ -49,6 +50,8 @@ enum Task {
     Toolchain,
     /// Check and measure the GPUs of this machine, through both APIs.
     GpuCheck(gpu::check::Options),
+    /// Measure unisono against other libraries: the same work, in turn, in one run.
+    BenchPeers(bench_peers::Options),
     /// Only install what `demo` and `test` need.
     Setup,
 }
@@ -79,6 +82,7 @@ fn run(task: Task) -> Result<ExitCode> {
         Task::Tidy => tidy::run(&project)?,
         Task::Toolchain => print!("{}", toolchain::prepare()?.shell()),
         Task::GpuCheck(options) => gpu::check::run(&project, &options)?,
+        Task::BenchPeers(options) => bench_peers::run(&project, &options)?,
         Task::Setup => install::everything(&project)?,
     }
     Ok(ExitCode::SUCCESS)

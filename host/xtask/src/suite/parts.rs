@@ -3,7 +3,7 @@
 use super::report::{Counts, Outcome};
 use crate::project::Project;
 use crate::toolchain::{self, TARGETS};
-use crate::{boards, cmd, demo, gpu, install, launchers, size, tidy};
+use crate::{bench_peers, boards, cmd, demo, gpu, install, launchers, size, tidy};
 use anyhow::{Result, bail};
 use std::io::Write;
 use std::process::Command;
@@ -66,6 +66,13 @@ pub const PARTS: &[Part] = &[
         mandatory: false,
         slow: true,
         run: launched,
+    },
+    Part {
+        name: "peers",
+        about: "the programs of bench-peers: processes over memory and TCP, right sums",
+        mandatory: true,
+        slow: false,
+        run: |project| bench_peers::smoke(project).map(one),
     },
     Part {
         name: "loom",
