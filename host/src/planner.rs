@@ -4,7 +4,7 @@ use crate::call::Call;
 use crate::error::Error;
 use unisono_core::schedule::{Aggregators, Owners};
 use unisono_core::{DType, Kind, Order, ReduceOp, Schedule};
-use unisono_link_span::INLINE;
+use unisono_link_span::{INLINE, SMALL};
 
 /// Most chunks in flight.
 pub(crate) const WINDOW_MAX: usize = 16;
@@ -205,7 +205,9 @@ impl PlanOptions {
         // Where devices differ, the fastest one is sooner ready with it than the slowest.
         let alike = self.owners.is_none() && self.ranks <= ONE_SHOT_RANKS;
         // A message over a network costs as much as so many bytes more of it.
-        let small = if self.streams { ONE_SHOT_BYTES } else { INLINE as u64 };
+        let peers = u64::from(self.ranks.max(2) - 1);
+        let copied = (SMALL as u64 / peers).max(INLINE as u64);
+        let small = if self.streams { ONE_SHOT_BYTES } else { copied };
         if kind == Kind::AllReduce && bytes <= small && alike {
             return Some(Schedule::OneShot);
         }

@@ -103,7 +103,12 @@ where
         // SAFETY: the machine keeps a payload unchanged until its completion, and `begin`'s caller
         // keeps the buffers until `result`, which waits for `withdraw`.
         if unsafe { link.send(index, &header, payload, token) }.is_err() {
-            return slot.machine.handle_peer_lost(to);
+            // Only a peer that still needs the call is missed. One that has ended it may have left
+            // before it hears of a limit or a round; if it has not, its frames will be missed.
+            if matches!(body, Body::Data(_)) {
+                slot.machine.handle_peer_lost(to);
+            }
+            return;
         }
         // A payload that rides in the frame is complete: the call need not wait a round.
         if small <= link.caps().inline_max

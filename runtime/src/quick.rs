@@ -64,7 +64,8 @@ where
     ) -> Result<Quick, BeginError> {
         let index = self.channel(self.next_op);
         let free = |slot: &crate::slot::Slot<_, W, R, P>| slot.state == State::Free && !slot.failed;
-        let room = |link: &mut L| link.has_room(index);
+        let bytes = call.config.bytes(call.config.layout.count, Form::Leaf) as u32;
+        let room = |link: &mut L| link.has_room(index) && link.copies(index, bytes as usize);
         if !self.slots.iter().all(free)
             || !self.device.has_room()
             || !self.links.iter_mut().flatten().all(room)
@@ -72,7 +73,6 @@ where
             return Ok(Quick::No);
         }
         let config = &call.config;
-        let bytes = config.bytes(config.layout.count, Form::Leaf) as u32;
         let (phase, form) = (Phase::Contribution, Form::Leaf);
         let data = Data { chunk: 0, phase, form, weight: config.weight, limit: 1, bytes };
         let (epoch, op, from) = (self.epoch, self.next_op, self.rank);

@@ -37,6 +37,10 @@ impl<A: Link, B: Link<Mem = A::Mem>> Link for Either<A, B> {
         on!(self, link => link.has_room(channel))
     }
 
+    fn copies(&mut self, channel: usize, bytes: usize) -> bool {
+        on!(self, link => link.copies(channel, bytes))
+    }
+
     unsafe fn send(
         &mut self,
         channel: usize,

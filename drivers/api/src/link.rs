@@ -14,7 +14,7 @@ pub struct LinkCaps {
     pub spans: bool,
     /// The receiver of a span may write its answer into a window of the sender.
     pub puts: bool,
-    /// Payloads up to this many bytes are copied when they are sent.
+    /// Payloads up to this many bytes may be copied when they are sent ([`Link::copies`]).
     pub inline_max: usize,
     /// Channels, at least 1.
     pub channels: usize,
@@ -99,6 +99,12 @@ pub trait Link {
 
     /// Is there room for one more frame on this channel now?
     fn has_room(&mut self, channel: usize) -> bool;
+
+    /// Would a payload of so many bytes, without a window, be copied if it were sent now?
+    fn copies(&mut self, channel: usize, bytes: usize) -> bool {
+        let _ = channel;
+        bytes <= self.caps().inline_max
+    }
 
     /// Sends a frame. Call only after [`Link::has_room`].
     ///

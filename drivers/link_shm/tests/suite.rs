@@ -15,6 +15,9 @@ const PRINT: Fingerprint =
 const HEADER: Header =
     Header { epoch: 0, op: 0, from: 0, print: PRINT, body: Body::Credit { limit: 0 } };
 
+/// Too many bytes to be copied.
+const LENT: usize = 5000;
+
 /// Both ends in this process, each with an arena of its own.
 #[derive(Default)]
 struct Arenas {
@@ -55,18 +58,18 @@ fn passes_the_suite_of_all_links() {
 #[test]
 fn memory_outside_the_arena_is_out_of_reach() {
     let (mut a, _b, mut arenas) = ends();
-    let bytes = [1u8; 500];
+    let bytes = [1u8; LENT];
     let own = arenas.lend(&a, &bytes);
     let outside = HostPtr::new(bytes.as_ptr().cast_mut());
     let last = own.as_ptr().wrapping_add(a.reach().arena().bytes());
     for (mem, window) in [(outside, None), (own, Some(outside)), (HostPtr::new(last), None)] {
-        let at = Outgoing::At { mem, bytes: 500, window };
+        let at = Outgoing::At { mem, bytes: LENT, window };
         // SAFETY: nothing is lent when it fails.
         let sent = unsafe { a.send(0, &HEADER, at, 0) };
         assert_eq!(sent, Err(LinkError::Unreachable));
     }
     // What is refused leaves no trace.
-    let at = Outgoing::At { mem: own.offset(0), bytes: 500, window: None };
+    let at = Outgoing::At { mem: own.offset(0), bytes: LENT, window: None };
     // SAFETY: it stays.
     assert_eq!(unsafe { a.send(0, &HEADER, at, 0) }, Ok(()));
 }
@@ -75,8 +78,8 @@ fn memory_outside_the_arena_is_out_of_reach() {
 #[test]
 fn a_dead_process_closes_its_links_and_gives_memory_back() {
     let (mut a, b, mut arenas) = ends();
-    let mem = arenas.lend(&a, &[1u8; 500]);
-    let at = Outgoing::At { mem, bytes: 500, window: None };
+    let mem = arenas.lend(&a, &[1u8; LENT]);
+    let at = Outgoing::At { mem, bytes: LENT, window: None };
     // SAFETY: it stays.
     assert_eq!(unsafe { a.send(0, &HEADER, at, 7) }, Ok(()));
     assert_eq!(a.poll_sent(0), None);

@@ -4,7 +4,7 @@
 //! Each ordered pair of members has one ring of frames a channel. A frame names the sender's memory
 //! (a *span*); the receiver folds or copies straight from it, may write its answer into the
 //! sender's *window*, and then releases the frame, which is the sender's completion. Payloads of up
-//! to [`INLINE`] bytes ride in the frame itself.
+//! to [`INLINE`] bytes ride in the frame itself, those of up to [`SMALL`] in a buffer of the ring.
 //!
 //! # Taking memory back
 //!
@@ -26,4 +26,4 @@ pub use fabric::{Ends, depth, fabric, fabric_with};
 pub use link::{Pair, SpanLink};
 pub use packed::INLINE;
 pub use reach::{Direct, Reach};
-pub use ring::Ring;
+pub use ring::{Ring, SMALL};

@@ -3,13 +3,13 @@
 use crate::bell::Bell;
 use crate::packed::{Cargo, INLINE};
 use crate::reach::{Direct, Reach};
-use crate::ring::Ring;
+use crate::ring::{BUFFERS, Ring, SMALL};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use unisono_core::wire::frame::Header;
 use unisono_driver::{Arrived, HostMemory, Incoming, Link, LinkCaps, LinkError, Outgoing};
 
-/// Marks the handle of an inline payload: it lies in the ring, so nobody can take it back and
+/// Marks the handle of a payload that was copied: it lies in the ring, so nobody can take it back and
 /// locking it (a line that has to come from the other core) is not needed.
 const OWN: u32 = 1 << 31;
 
@@ -42,6 +42,15 @@ impl Channel {
     /// The number of the frame behind a handle, which has its low 31 bits.
     const fn seq(&self, handle: u32) -> u64 {
         self.tail - ((self.tail as u32).wrapping_sub(handle) & !OWN) as u64
+    }
+
+    /// Is the buffer of the next frame to write free?
+    fn has_buffer(&mut self) -> bool {
+        let known = |c: &Self| c.room.wrapping_sub(c.out.depth() as u64);
+        if self.head.wrapping_sub(known(self)) >= BUFFERS as u64 {
+            self.room = self.out.freed().wrapping_add(self.out.depth() as u64);
+        }
+        self.head.wrapping_sub(known(self)) < BUFFERS as u64
     }
 
     /// Counts a frame as read; frames are freed in order.
@@ -104,7 +113,7 @@ impl<M: HostMemory, R: Reach<Mem = M>> Link for SpanLink<M, R> {
     type Mem = M;
 
     fn caps(&self) -> LinkCaps {
-        LinkCaps { spans: true, puts: true, inline_max: INLINE, channels: self.channels.len() }
+        LinkCaps { spans: true, puts: true, inline_max: SMALL, channels: self.channels.len() }
     }
 
     fn has_room(&mut self, channel: usize) -> bool {
@@ -115,6 +124,10 @@ impl<M: HostMemory, R: Reach<Mem = M>> Link for SpanLink<M, R> {
         // A place may be free and still in `lent`: a completion that nobody has polled for.
         let again = |(seq, _): &(u64, u32)| seq + c.out.depth() as u64 == c.head;
         c.head != c.room && !c.lent.iter().any(again)
+    }
+
+    fn copies(&mut self, channel: usize, bytes: usize) -> bool {
+        bytes <= INLINE || (bytes <= SMALL && self.channels[channel].has_buffer())
     }
 
     unsafe fn send(
@@ -135,6 +148,13 @@ impl<M: HostMemory, R: Reach<Mem = M>> Link for SpanLink<M, R> {
                 // SAFETY: the caller lends `bytes` valid bytes.
                 let inline = unsafe { core::slice::from_raw_parts(mem.as_ptr(), bytes) };
                 c.out.publish(c.head, header, Cargo::Inline, inline);
+                c.copied.push_back(token);
+            }
+            Outgoing::At { mem, bytes, window: None } if bytes <= SMALL && c.has_buffer() => {
+                // SAFETY: the caller lends `bytes` valid bytes; the buffer is this frame's, whose
+                // reader has not seen it yet.
+                unsafe { c.out.copied(c.head).copy_from_nonoverlapping(mem.as_ptr(), bytes) };
+                c.out.publish(c.head, header, Cargo::Copied, &[]);
                 c.copied.push_back(token);
             }
             Outgoing::At { mem, bytes, window } => {
@@ -183,6 +203,13 @@ impl<M: HostMemory, R: Reach<Mem = M>> Link for SpanLink<M, R> {
             }
             Cargo::Inline => {
                 let mem = M::from_ptr(c.inc.inline(c.tail));
+                Arrived::Span { mem, window: None, handle: handle | OWN }
+            }
+            Cargo::Copied if header.payload_len() as usize > SMALL => {
+                return Err(LinkError::Garbage);
+            }
+            Cargo::Copied => {
+                let mem = M::from_ptr(c.inc.copied(c.tail));
                 Arrived::Span { mem, window: None, handle: handle | OWN }
             }
             Cargo::At { mem, window } => {

@@ -21,6 +21,8 @@ pub(crate) enum Cargo {
     Put,
     /// The bytes are in the frame.
     Inline,
+    /// The bytes are in the frame's buffer.
+    Copied,
     /// The bytes are at `mem`.
     At {
         /// Where.
@@ -39,7 +41,7 @@ const ABORT: u8 = 3;
 /// Of data, a result: a bit of [`Packed::body`].
 const RESULT: u8 = 1 << 2;
 
-/// Where the form and the place of the payload begin in [`Packed::body`], two bits each.
+/// Where the form (two bits) and the place of the payload (three) begin in [`Packed::body`].
 const FORM: u8 = 3;
 const PLACE: u8 = 5;
 
@@ -48,6 +50,7 @@ const NONE: u8 = 0;
 const PUT: u8 = 1;
 const INSIDE: u8 = 2;
 const AT: u8 = 3;
+const BESIDE: u8 = 4;
 
 /// The name of no memory.
 const NOWHERE: u64 = u64::MAX;
@@ -121,6 +124,7 @@ impl Packed {
         let place = match cargo {
             Cargo::None => NONE,
             Cargo::Put => PUT,
+            Cargo::Copied => BESIDE,
             Cargo::Inline => {
                 for (word, bytes) in room.iter_mut().zip(inline.chunks(8)) {
                     let mut eight = [0; 8];
@@ -186,8 +190,9 @@ impl Packed {
 
     /// What it carries.
     pub const fn cargo(&self) -> Cargo {
-        match self.body >> PLACE & 3 {
+        match self.body >> PLACE {
             PUT => Cargo::Put,
+            BESIDE => Cargo::Copied,
             INSIDE => Cargo::Inline,
             AT => {
                 let [mem, window, ..] = self.room;
@@ -242,7 +247,9 @@ mod tests {
         bodies.push(Body::Abort(abort));
         let at = |window| Cargo::At { mem: 8, window };
         for body in bodies {
-            for cargo in [Cargo::None, Cargo::Put, Cargo::Inline, at(None), at(Some(9))] {
+            for cargo in
+                [Cargo::None, Cargo::Put, Cargo::Inline, Cargo::Copied, at(None), at(Some(9))]
+            {
                 let header = Header { epoch: 77, op: 1 << 50, from: 3, print: print(), body };
                 let packed = Packed::new(&header, cargo, &[]);
                 let reason = || unpack_abort(&pack_abort(&header));

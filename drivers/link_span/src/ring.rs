@@ -12,6 +12,13 @@ use core::ptr::NonNull;
 use std::sync::Arc;
 use unisono_core::wire::frame::{Body, HEADER_MAX, Header};
 
+/// Payloads up to this many bytes are copied if one of the ring's buffers is free.
+pub const SMALL: usize = 4096;
+
+/// How many buffers there are: calls of a channel come one after the other, and a peer may be one
+/// behind.
+pub(crate) const BUFFERS: usize = 4;
+
 /// States of a frame, in the low two bits beside its number. `SENT` by the writer, `SENT <-> BUSY`
 /// and `-> DONE` by the reader, `SENT -> REVOKED` by the writer. Frames that lend no memory stay
 /// `SENT`.
@@ -34,6 +41,10 @@ struct Frame {
     abort: UnsafeCell<Reason>,
 }
 
+/// Where payloads lie that are copied, but do not fit their frames.
+#[repr(C, align(128))]
+struct Copied(UnsafeCell<[u8; SMALL]>);
+
 /// On lines for itself.
 #[repr(C, align(128))]
 struct Apart<T>(T);
@@ -52,6 +63,7 @@ struct Head {
 struct Owned {
     head: Head,
     frames: Box<[Frame]>,
+    copied: Box<[Copied]>,
 }
 
 /// Either end's view of a ring.
@@ -59,6 +71,7 @@ struct Owned {
 pub struct Ring {
     head: NonNull<Head>,
     frames: NonNull<Frame>,
+    copied: NonNull<Copied>,
     depth: usize,
     /// What the memory belongs to.
     _keep: Arc<dyn Any + Send + Sync>,
@@ -80,7 +93,8 @@ impl Owned {
         };
         let (closed, abandoned) = (AtomicU64::new(0), AtomicU64::new(0));
         let head = Head { closed, abandoned, freed: Apart(AtomicU64::new(0)) };
-        Self { head, frames: (0..depth).map(|_| frame()).collect() }
+        let copied = (0..BUFFERS).map(|_| Copied(UnsafeCell::new([0; SMALL]))).collect();
+        Self { head, frames: (0..depth).map(|_| frame()).collect(), copied }
     }
 }
 
@@ -96,13 +110,16 @@ impl Ring {
         let depth = depth.next_power_of_two();
         let owned = Arc::new(Owned::new(depth));
         let (head, frames) = (NonNull::from(&owned.head), NonNull::from(&*owned.frames).cast());
-        Self { head, frames, depth, _keep: owned }
+        let copied = NonNull::from(&*owned.copied).cast();
+        Self { head, frames, copied, depth, _keep: owned }
     }
 
     /// Bytes that a ring of at least `depth` frames takes in memory that processes share.
     #[must_use]
     pub const fn bytes(depth: usize) -> usize {
-        size_of::<Head>() + depth.next_power_of_two() * size_of::<Frame>()
+        size_of::<Head>()
+            + depth.next_power_of_two() * size_of::<Frame>()
+            + BUFFERS * size_of::<Copied>()
     }
 
     /// The ring of at least `depth` frames that lies, or will lie once this end has sent
@@ -117,9 +134,12 @@ impl Ring {
     pub unsafe fn at(start: NonNull<u8>, depth: usize, keep: Arc<dyn Any + Send + Sync>) -> Self {
         let head = start.cast::<Head>();
         debug_assert!(head.is_aligned());
+        let depth = depth.next_power_of_two();
         // SAFETY: within the bytes that the caller promises.
-        let frames = unsafe { head.add(1) }.cast();
-        Self { head, frames, depth: depth.next_power_of_two(), _keep: keep }
+        let frames = unsafe { head.add(1) }.cast::<Frame>();
+        // SAFETY: as above.
+        let copied = unsafe { frames.add(depth) }.cast();
+        Self { head, frames, copied, depth, _keep: keep }
     }
 
     pub(crate) fn depth(&self) -> usize {
@@ -204,6 +224,14 @@ impl Ring {
     pub(crate) fn inline(&self, seq: u64) -> *mut u8 {
         let content = self.frame(seq).content.with_mut(|content| content);
         content.cast::<u8>().wrapping_add(Packed::INLINE_AT)
+    }
+
+    /// Where the copied payload of a frame is: frames take the buffers in turn, so one is the
+    /// frame's own until it is freed if the frame [`BUFFERS`] before it has been freed.
+    pub(crate) fn copied(&self, seq: u64) -> *mut u8 {
+        // SAFETY: within the buffers, which live as long as what they belong to.
+        let buffer = unsafe { self.copied.add(seq as usize % BUFFERS).as_ref() };
+        buffer.0.with_mut(|bytes| bytes).cast()
     }
 
     /// Reader: locks the memory that a frame lends; false if the writer has taken it back.

@@ -4,7 +4,7 @@
 use unisono_core::wire::frame::{Body, Fingerprint, Header};
 use unisono_core::{DType, Kind};
 use unisono_driver::{HostMemory, Link, LinkError, Memory, Outgoing};
-use unisono_link_span::{INLINE, fabric};
+use unisono_link_span::{SMALL, fabric};
 
 #[derive(Clone, Copy, Debug)]
 struct Mem(*mut u8);
@@ -40,7 +40,7 @@ fn a_payload_that_nobody_will_read_is_complete() {
         panic!("two members")
     };
     let Some(link) = &mut mine[1] else { panic!("a link to the other") };
-    let mut bytes = [7; 2 * INLINE];
+    let mut bytes = [7; 2 * SMALL];
     let payload = Outgoing::At { mem: Mem(bytes.as_mut_ptr()), bytes: bytes.len(), window: None };
     // SAFETY: `bytes` lives until the end of the test.
     assert_eq!(unsafe { link.send(0, &HEADER, payload, 5) }, Ok(()));
