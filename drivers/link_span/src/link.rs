@@ -9,8 +9,8 @@ use std::sync::Arc;
 use unisono_core::wire::frame::Header;
 use unisono_driver::{Arrived, HostMemory, Incoming, Link, LinkCaps, LinkError, Outgoing};
 
-/// Marks the handle of a payload that was copied: it lies in the ring, so nobody can take it back and
-/// locking it (a line that has to come from the other core) is not needed.
+/// Marks the handle of a payload that was copied: it lies in the ring, so nobody can take it back
+/// and locking it (a line that has to come from the other core) is not needed.
 const OWN: u32 = 1 << 31;
 
 /// The rings of one channel: the one that this end writes and the one that it reads.

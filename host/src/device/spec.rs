@@ -69,7 +69,8 @@ impl FromStr for DeviceSpec {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (api, which) = text.split_once(':').unwrap_or((text, "0"));
-        match api {
+        let lower = api.to_lowercase();
+        match lower.as_str() {
             "cpu" | "auto" if text != api => Err(format!("{text}: {api} takes no number here")),
             "cpu" => Ok(Self::Cpu),
             "auto" => Ok(Self::Auto),

@@ -83,12 +83,14 @@ impl Place {
     }
 }
 
-/// A library that ends whoever loads it.
-fn deadly(folder: &Path) -> PathBuf {
-    let source = folder.join("deadly.c");
-    let code = "#include <stdlib.h>\n__attribute__((constructor)) void die(void) { abort(); }\n";
+/// A library that ends whoever loads it, in this way.
+fn deadly(folder: &Path, way: &str) -> PathBuf {
+    let name: String = way.chars().filter(char::is_ascii_alphabetic).collect();
+    let source = folder.join(format!("{name}.c"));
+    let head = "#include <stdlib.h>\n#include <unistd.h>\n";
+    let code = format!("{head}__attribute__((constructor)) void die(void) {{ {way}; }}\n");
     write(&source, code).expect("written");
-    let library = folder.join("libdeadly.so");
+    let library = folder.join(format!("lib{name}.so"));
     let mut compiler = Command::new("cc");
     compiler.args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source);
     assert!(compiler.status().expect("a C compiler").success());
@@ -107,7 +109,7 @@ fn manifest(library: &Path) -> Vec<u8> {
 #[test]
 fn an_opencl_driver_that_dies() {
     let folder = tempfile::tempdir().expect("a folder");
-    let library = format!("{}\n", deadly(folder.path()).display());
+    let library = format!("{}\n", deadly(folder.path(), "abort()").display());
     let place = Place::opencl(true, &[("a.icd", library.as_bytes()), ("z.icd", b"")]);
     let (seen, broken) = place.devices();
     assert!(seen.contains(&"opencl:0".to_owned()) && seen.contains(&"vulkan:0".to_owned()));
@@ -126,7 +128,7 @@ fn an_opencl_driver_that_dies() {
 #[test]
 fn an_opencl_driver_that_dies_alone() {
     let folder = tempfile::tempdir().expect("a folder");
-    let library = deadly(folder.path());
+    let library = deadly(folder.path(), "abort()");
     let text = format!("{}\n", library.display());
     let in_a_file = Place::opencl(false, &[("a.icd", text.as_bytes())]);
     let mut by_itself = Place::opencl(false, &[]);
@@ -150,12 +152,14 @@ fn an_opencl_driver_that_dies_alone() {
 #[test]
 fn vulkan_drivers_that_die_or_cannot_be_read() {
     let folder = tempfile::tempdir().expect("a folder");
-    let deadly = manifest(&deadly(folder.path()));
+    let quiet = manifest(&deadly(folder.path(), "_exit(0)"));
+    let deadly = manifest(&deadly(folder.path(), "abort()"));
     for (text, reason) in [
         (&b"\x00\x01\xfe{"[..], "no manifest: expected value"),
         (b"hello", "no manifest: expected value"),
         (&deadly[..40], "no manifest: EOF"),
         (&deadly, "SIGABRT"),
+        (&quiet, "exit status: 0"),
     ] {
         let place = Place::vulkan(true, text);
         let (seen, broken) = place.devices();

@@ -8,7 +8,11 @@ use std::time::{Duration, Instant};
 use unisono::device::{Api, Catalog, GpuError};
 
 /// A driver that takes longer hangs.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(10);
+/// After this the user is told what is waited for.
+const SILENCE: Duration = Duration::from_secs(2);
+/// What the child says last if all went well: a library may end a process with any status.
+const DONE: &str = "unisono has listed the devices\n";
 /// How often is looked whether the child has ended.
 const PERIOD: Duration = Duration::from_millis(2);
 /// Most bytes that a child can say without being read, on all systems.
@@ -50,11 +54,17 @@ impl Trial {
     /// What is wrong with the drivers.
     pub fn end(self) -> Result<(), String> {
         let Some(mut child) = self.0 else { return Ok(()) };
-        let started = Instant::now();
+        let (started, mut told) = (Instant::now(), false);
         let status = loop {
             match child.try_wait() {
                 Ok(Some(status)) => break status,
-                Ok(None) if started.elapsed() < PATIENCE => std::thread::sleep(PERIOD),
+                Ok(None) if started.elapsed() < PATIENCE => {
+                    if !told && started.elapsed() > SILENCE {
+                        tracing::warn!("a GPU driver takes long to load; it gets {PATIENCE:?}");
+                        told = true;
+                    }
+                    std::thread::sleep(PERIOD);
+                }
                 Ok(None) => {
                     // It may have ended by itself just now.
                     let (_, _) = (child.kill(), child.wait());
@@ -66,13 +76,17 @@ impl Trial {
                 }
             }
         };
-        if status.success() {
+        let mut words = Vec::new();
+        if let Some(mut out) = child.stdout.take() {
+            // Without words there is the status.
+            let _ = out.read_to_end(&mut words);
+        }
+        let mut words = String::from_utf8_lossy(&words).into_owned();
+        if status.success() && words.ends_with(DONE) {
             return Ok(());
         }
-        let mut words = String::new();
-        if let (Some(1), Some(mut out)) = (status.code(), child.stdout.take()) {
-            // Without words there is the status.
-            let _ = out.read_to_string(&mut words);
+        if status.code() != Some(1) {
+            words.clear();
         }
         let died = || format!("a process that loads it ends with {status}");
         Err(if words.is_empty() { died() } else { words })
@@ -94,11 +108,13 @@ pub fn probe(args: &ProbeArgs) -> ExitCode {
         GpuError::Broken { what, .. } => Some(what),
         _ => None,
     });
-    let Some(words) = broken else { return ExitCode::SUCCESS };
-    let words: String = words.chars().take(WORDS_MAX / 4).collect();
+    let (words, code) = match broken {
+        None => (DONE.to_owned(), ExitCode::SUCCESS),
+        Some(words) => (words.chars().take(WORDS_MAX / 4).collect(), ExitCode::FAILURE),
+    };
     // Nobody is left to be told that stdout is closed.
     let _ = std::io::stdout().write_all(words.as_bytes());
-    ExitCode::FAILURE
+    code
 }
 
 /// Leaves no core file behind, and does not outlive its parent.
