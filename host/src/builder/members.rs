@@ -6,7 +6,7 @@ use super::places::{Place, Places};
 use super::team::Team;
 use crate::device::Opened;
 use crate::device::any::AnyDevice;
-use crate::device::dpu::Taken;
+use crate::device::dpu::{Taken, calls_of};
 use crate::error::Error;
 use crate::failures::Failures;
 use crate::group::Group;
@@ -119,11 +119,9 @@ fn sorted(places: Places, members: usize) -> (Vec<Kind>, Vec<Taken>, Vec<Opened>
 
 /// What the members have to know of these boards.
 fn about(taken: &[Taken]) -> Boards {
-    let calls = taken.iter().map(|board| usize::from(board.identity().calls));
-    let calls = calls.min().unwrap_or(CALLS_MAX).clamp(1, CALLS_MAX);
+    let calls = taken.iter().map(|board| calls_of(board.identity().calls));
     Boards {
-        // As the engines do: the largest power of two.
-        calls: 1 << calls.ilog2(),
+        calls: calls.min().unwrap_or(CALLS_MAX),
         packets: taken.iter().any(|board| board.has_packets()),
         epoch: taken.iter().map(|board| board.group).max().unwrap_or(0),
         ..Boards::default()

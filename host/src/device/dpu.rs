@@ -2,6 +2,7 @@
 
 use super::spec::pci;
 use crate::error::Error;
+use crate::member::CALLS_MAX;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::path::PathBuf;
@@ -130,6 +131,17 @@ impl fmt::Debug for Dpu {
     }
 }
 
+/// Calls in flight for which a board that says so many has room here: as the engines count them, the
+/// largest power of two.
+pub(crate) fn calls_of(calls: u8) -> usize {
+    1 << usize::from(calls).clamp(1, CALLS_MAX).ilog2()
+}
+
+/// A call's part of a board's tensor memory.
+pub(crate) const fn memory_per_call(memory: u32, calls: usize) -> usize {
+    memory as usize / calls / 64 * 64
+}
+
 impl Dpu {
     /// Starts a board, or attaches to one that runs, for groups of at most `members` members whose
     /// calls have this time limit.
@@ -177,6 +189,13 @@ impl Dpu {
     #[must_use]
     pub fn identity(&self) -> &Identity {
         &self.0.identity
+    }
+
+    /// Bytes of a tensor that it has room for in each call, in place, if it is a rank.
+    #[must_use]
+    pub fn room(&self) -> usize {
+        let Identity { memory, calls, .. } = &self.0.identity;
+        memory_per_call(*memory, calls_of(*calls))
     }
 
     /// Process id of its emulator, if it was started here.

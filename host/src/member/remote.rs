@@ -2,7 +2,7 @@
 
 use super::{Memory, Shared};
 use crate::call::Call;
-use crate::device::dpu::Taken;
+use crate::device::dpu::{Taken, memory_per_call};
 use crate::error::Error;
 use crate::planner::Plan;
 use std::sync::atomic::Ordering;
@@ -194,7 +194,7 @@ impl Remote {
         let size = call.dtype.size() as u64;
         let (input, output) = call.lengths(self.rank, ranks);
         let (input, output) = ((input * size) as usize, (output * size) as usize);
-        let room = self.memory as usize / self.calls / 64 * 64;
+        let room = memory_per_call(self.memory, self.calls);
         let base = room * (self.next_op % self.calls as u64) as usize;
         // In place the two overlap, and lie on the board as they do here.
         let start = memory.input.addr().min(memory.output.addr());
@@ -208,7 +208,7 @@ impl Remote {
             let name = &self.name;
             return Err(Error::Board(format!(
                 "board {name}: its tensor memory has {room} bytes for each call in flight, and \
-                 this one needs {needed}"
+                 this one needs {needed}; as an aggregator it takes tensors of any size"
             )));
         }
         if input > 0 {

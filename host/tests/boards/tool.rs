@@ -191,3 +191,29 @@ fn a_board_and_aggregators_on_the_cpu_are_one_group() {
     let text = String::from_utf8_lossy(&ring.stderr).into_owned();
     assert!(ring.status.code() == Some(2) && text.contains("no place for 1 board"), "{text}");
 }
+
+/// A board whose memory holds a small part of a tensor is a rank all the same: its tensors come in
+/// pieces.
+#[test]
+fn a_small_rank_takes_tensors_in_pieces() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let values = |rank: usize| (0..8000).map(move |i| (i * 7 + rank) as f32 / 3.0);
+    let bytes = |values: &[f32]| values.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>();
+    let file = |rank: usize| {
+        let path = folder.path().join(format!("rank{rank}.safetensors"));
+        let data = bytes(&values(rank).collect::<Vec<_>>());
+        let view = safetensors::tensor::TensorView::new(safetensors::Dtype::F32, vec![8000], &data);
+        let tensors = [("t", view.expect("a tensor"))];
+        safetensors::serialize_to_file(tensors, None, &path).expect("written");
+        path
+    };
+    let output = folder.path().join("sum.safetensors");
+    let mut tool = std::process::Command::new(env!("CARGO_BIN_EXE_unisono"));
+    tool.args(["reduce", "--on", "cpu,dpu:qemu-cortex-m:rank", "--timeout", "120s"]);
+    let ended = tool.args([file(0), file(1)]).arg("-o").arg(&output).output().expect("it starts");
+    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+    let got = std::fs::read(&output).expect("the output");
+    let got = safetensors::SafeTensors::deserialize(&got).expect("a safetensors file");
+    let want: Vec<f32> = values(0).zip(values(1)).map(|(a, b)| a + b).collect();
+    assert_eq!(got.tensor("t").expect("the tensor").data(), bytes(&want));
+}

@@ -155,6 +155,15 @@ impl Ranks {
         &self.aggregators
     }
 
+    /// Bytes of a tensor that all ranks have room for in one call; `None` if it may have any.
+    pub fn room(&self) -> Option<usize> {
+        let room = |rank: &Place| match rank {
+            Place::Board(dpu) => Some(dpu.room()),
+            Place::Cpu | Place::Gpu(_) => None,
+        };
+        self.ranks.iter().filter_map(room).min()
+    }
+
     /// Is any of them a GPU?
     pub fn any_gpu(&self) -> bool {
         self.ranks.iter().any(|rank| matches!(rank, Place::Gpu(_)))

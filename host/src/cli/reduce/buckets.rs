@@ -70,6 +70,18 @@ impl Buckets {
         all
     }
 
+    /// Cuts buckets into calls of at most so many bytes, also within tensors.
+    pub fn cut(&mut self, most: usize) {
+        let cut = |bucket: Bucket| {
+            let Bucket { dtype, span } = bucket;
+            let step = (most / dtype.size()).max(1) * dtype.size();
+            let end = span.end;
+            let part = move |start| Bucket { dtype, span: start..(start + step).min(end) };
+            span.step_by(step).map(part)
+        };
+        self.buckets = std::mem::take(&mut self.buckets).into_iter().flat_map(cut).collect();
+    }
+
     /// The types that occur, each once.
     pub fn dtypes(&self) -> Vec<DType> {
         let mut dtypes: Vec<_> = self.buckets.iter().map(|b| b.dtype).collect();
@@ -111,6 +123,18 @@ mod tests {
         assert_eq!(placed.places["b"], 128..133);
         assert_eq!((placed.bytes, placed.payload()), (133, 25));
         assert_eq!(placed.dtypes(), [F32, I8]);
+    }
+
+    #[test]
+    fn calls_may_be_cut_within_tensors() {
+        use DType::{F32, I8};
+        let mut placed = Buckets::place(&tensors(&[("a", F32, 5), ("b", I8, 5)]), 1 << 20);
+        placed.cut(9);
+        let want = [(F32, 0..8), (F32, 8..16), (F32, 16..20), (I8, 128..133)];
+        assert_eq!(spans(&placed), want);
+        assert_eq!(placed.payload(), 25);
+        placed.cut(1);
+        assert_eq!(placed.buckets.len(), 5 + 5);
     }
 
     #[test]

@@ -165,12 +165,15 @@ pub fn run(args: &ReduceArgs, interrupt: &Interrupt) -> anyhow::Result<()> {
     }
     let (Some(first), own) = (inputs.first(), inputs.get(job.here())) else { return Ok(()) };
     let own = own.unwrap_or(&inputs);
-    let buckets = Buckets::new(first, args.bucket);
+    let mut buckets = Buckets::new(first, args.bucket);
     let steps = if args.verify { 4 } else { 3 };
     let on = args.on.clone().unwrap_or_else(|| Devices::cpus(own.len()));
     let ranks = on.open(Some(own.len()), &args.group, job.world().is_some());
     let told = job.agree(ranks.as_ref().map(drop).map_err(copy));
     let (ranks, _) = (ranks?, told?);
+    if let Some(most) = ranks.room() {
+        buckets.cut(most);
+    }
     let progress = Progress::new(steps * buckets.payload());
     let (job, ranks) = (&job, &ranks);
     let work = run::Work { args, job, inputs: own, ranks, buckets: &buckets, interrupt, progress };
