@@ -131,8 +131,8 @@ impl fmt::Debug for Dpu {
     }
 }
 
-/// Calls in flight for which a board that says so many has room here: as the engines count them, the
-/// largest power of two.
+/// Calls in flight for which a board that says so many has room here: as the engines count them,
+/// the largest power of two.
 pub(crate) fn calls_of(calls: u8) -> usize {
     1 << usize::from(calls).clamp(1, CALLS_MAX).ilog2()
 }
