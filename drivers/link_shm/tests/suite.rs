@@ -27,6 +27,7 @@ struct Arenas {
 
 impl LinkHarness for Arenas {
     type Link = ShmLink;
+    const LENT: usize = LENT;
 
     fn pair(&mut self) -> (ShmLink, ShmLink) {
         let [a, b] = join([layout(), layout()]);

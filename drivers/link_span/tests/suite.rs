@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use unisono_core::wire::frame::{Body, Fingerprint, Header};
 use unisono_core::{DType, Kind};
 use unisono_driver::{Arrived, HostMemory, Link, Memory, Outgoing};
-use unisono_link_span::{SpanLink, fabric};
+use unisono_link_span::{SMALL, SpanLink, fabric};
 use unisono_testkit::link::{LinkHarness, link_suite};
 
 /// An address.
@@ -43,6 +43,7 @@ struct Threads;
 
 impl LinkHarness for Threads {
     type Link = SpanLink<Ptr>;
+    const LENT: usize = SMALL + 500;
 
     fn pair(&mut self) -> (Self::Link, Self::Link) {
         ends()

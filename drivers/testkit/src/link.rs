@@ -14,6 +14,9 @@ pub trait LinkHarness {
     /// Two connected ends with at least two channels, the first belonging to rank 0.
     fn pair(&mut self) -> (Self::Link, Self::Link);
 
+    /// Bytes of a payload that is lent, if the link lends any, and that it can carry anyway.
+    const LENT: usize = 500;
+
     /// Where `from` sends these bytes from, which the suite keeps: there, unless the link reaches
     /// only some memory. Then copied there, to stay as long as the harness.
     fn lend(&mut self, from: &Self::Link, bytes: &[u8]) -> <Self::Link as Link>::Mem {
@@ -235,9 +238,8 @@ fn windows_are_written<H: LinkHarness>(h: &mut H) {
 
 fn withdrawn_payloads_are_out_of_reach<H: LinkHarness>(h: &mut H) {
     let (mut a, mut b) = h.pair();
-    // One that is lent, if the link lends any.
-    let lent = a.caps().spans;
-    let bytes = if lent { a.caps().inline_max + 500 } else { 500 };
+    let bytes = H::LENT;
+    let lent = a.caps().inline_max < bytes;
     let payload = pattern(2, bytes);
     let mut sent = 0;
     // A link of a small board may have room for one only.

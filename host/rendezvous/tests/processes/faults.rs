@@ -75,9 +75,12 @@ fn another_size_is_an_error_of_all() {
     let job = job("size");
     let ended = all(2, |r| timed(rank(r, 3 + r, "local", &job), "60"));
     let wanted = "rank 1 says the group has 4 ranks, rank 0 3";
-    assert_eq!(ended[0].error(), wanted);
-    let refused = format!("rank 0 at a Unix socket of this host refuses rank 1: {wanted}");
-    assert_eq!(ended[1].error(), refused);
+    // Rank 0 may itself come to its hub after it has heard that.
+    for (rank, ended) in ended.iter().enumerate() {
+        let refused = format!("rank 0 at a Unix socket of this host refuses rank {rank}: {wanted}");
+        let said = ended.error();
+        assert!(said == refused || (rank == 0 && said == wanted), "{said}");
+    }
 }
 
 #[test]
