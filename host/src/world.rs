@@ -3,6 +3,7 @@
 use crate::error::Error;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use unisono_rendezvous::{Options, Rendezvous, Route, Seat, Secret, connect};
@@ -51,15 +52,20 @@ impl World {
     /// # Errors
     /// [`Error::World`]: variables that make no sense, ranks that do not come, strangers.
     pub fn from_env() -> Result<Option<Self>, Error> {
-        let Some(seat) = Seat::from_env()? else { return Ok(None) };
-        let secret = Secret::from_env()?;
-        Self::join(seat, secret.as_ref(), PATIENCE).map(Some)
+        Self::from_env_unless(Arc::default())
     }
 
-    fn join(seat: Seat, secret: Option<&Secret>, patience: Duration) -> Result<Self, Error> {
-        let rendezvous = Rendezvous::join(&seat, secret, patience)?;
+    /// The same, but this and everything else that processes do together is given up soon after
+    /// `stop` has become true: for programs that catch signals.
+    ///
+    /// # Errors
+    /// As for [`World::from_env`].
+    pub fn from_env_unless(stop: Arc<AtomicBool>) -> Result<Option<Self>, Error> {
+        let Some(seat) = Seat::from_env()? else { return Ok(None) };
+        let secret = Secret::from_env()?;
+        let rendezvous = Rendezvous::join_unless(&seat, secret.as_ref(), PATIENCE, stop)?;
         let rendezvous = Arc::new(Mutex::new(rendezvous));
-        Ok(Self { rendezvous, seat: Arc::new(seat), near: true, interface: None })
+        Ok(Some(Self { rendezvous, seat: Arc::new(seat), near: true, interface: None }))
     }
 
     /// Number of this process, from 0.

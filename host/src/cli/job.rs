@@ -1,6 +1,7 @@
 //! The processes that run a command together, if a launcher has started several.
 
 use super::args::Links;
+use super::interrupt::Interrupt;
 use anyhow::Result;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -37,10 +38,13 @@ impl Job {
     }
 
     /// The job that a launcher has started this process for; `None` without one.
-    pub fn find(links: Links, interface: Option<&Interface>) -> Result<Option<World>> {
-        let Some(world) = World::from_env()?.filter(|world| world.size() > 1) else {
-            return Ok(None);
-        };
+    pub fn find(
+        links: Links,
+        interface: Option<&Interface>,
+        interrupt: &Interrupt,
+    ) -> Result<Option<World>> {
+        let world = World::from_env_unless(interrupt.flag())?;
+        let Some(world) = world.filter(|world| world.size() > 1) else { return Ok(None) };
         let world = world.near(links == Links::Auto);
         Ok(Some(match interface {
             Some(interface) => world.interface(interface.clone()),

@@ -181,9 +181,10 @@ impl Local {
     /// As for [`Local::begin`].
     pub unsafe fn run(&mut self, call: &Call, memory: Memory) -> Result<(), Error> {
         self.ready(call, memory)?;
+        let interrupted = self.is_interrupted();
         let Some(Prepared { call, quick, .. }) = &mut self.last else { return Err(NOT_READY) };
         let mut begun = Quick::No;
-        if let Some(print) = quick {
+        if let Some(print) = quick.as_ref().filter(|_| !interrupted) {
             // SAFETY: the caller's promise.
             begun = unsafe { self.engine.quick(call, print, LOOKS) }?;
         }

@@ -87,6 +87,10 @@ impl Waiter {
 impl Local {
     /// Waits for a call.
     pub fn finish(&mut self, op_id: u64) -> Result<(), Error> {
+        // A stream of short calls may never wait long enough to look at the time.
+        if self.is_interrupted() {
+            self.engine.cancel(op_id);
+        }
         let mut waiter = Waiter::new(self.patience, self.shared.started);
         loop {
             let time = if self.work() { waiter.busy() } else { waiter.idle(self) };
@@ -134,10 +138,14 @@ impl Local {
             }
         }
         self.engine.handle_time(now);
-        let interrupt = self.shared.interrupt.as_ref();
-        if interrupt.is_some_and(|flag| flag.load(Ordering::Relaxed)) {
+        if self.is_interrupted() {
             self.engine.cancel(op_id);
         }
+    }
+
+    /// Does the caller want all calls to end?
+    pub fn is_interrupted(&self) -> bool {
+        self.shared.interrupt.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed))
     }
 
     fn verdict(&self, op_id: u64, result: Result<(), Abort>) -> Result<(), Error> {

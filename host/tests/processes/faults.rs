@@ -37,6 +37,23 @@ fn a_killed_process_is_named_by_all_others() {
 }
 
 #[test]
+fn a_process_that_is_told_to_end_ends_all() {
+    for (options, size) in [("", "8"), ("--links tcp", "8"), ("", "1M")] {
+        let line = format!("bench -b {size} -e {size} -n 1000000000 -c 0 {options}");
+        let job = Job::start(&all(3, &line));
+        // At any time: while they meet, or in their calls.
+        std::thread::sleep(Duration::from_millis(700));
+        let pid = rustix::process::Pid::from_child(&job.children[1]);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it runs");
+        let told = Instant::now();
+        let outputs = job.end();
+        assert!(told.elapsed() < Duration::from_secs(20), "{line}");
+        let codes: Vec<_> = outputs.iter().map(|output| output.status.code()).collect();
+        assert_eq!(codes, [Some(1), Some(143), Some(1)], "{line}: {outputs:?}");
+    }
+}
+
+#[test]
 fn a_stopped_process_ends_the_others_when_the_time_is_over() {
     for options in ["--timeout 1s", "--timeout 1s --links tcp"] {
         let job = under_way(options);

@@ -60,8 +60,8 @@ pub enum Links {
 
 impl GroupArgs {
     /// The processes that a launcher has started for this command, if there are several.
-    pub fn world(&self) -> anyhow::Result<Option<World>> {
-        Job::find(self.links, self.interface.as_ref())
+    pub fn world(&self, interrupt: &Interrupt) -> anyhow::Result<Option<World>> {
+        Job::find(self.links, self.interface.as_ref(), interrupt)
     }
 
     /// A group for tensors of this type, in which this process has these ranks.

@@ -21,7 +21,7 @@ use unisono::{Call, DType, Error, Kind, Member, ReduceOp};
 /// Runs the benchmark.
 pub fn run(args: &CollectiveArgs, interrupt: &Interrupt) -> Result<()> {
     let sizes = args.sizes()?;
-    let world = args.group.world()?;
+    let world = args.group.world(interrupt)?;
     let places = args.ranks(world.is_some());
     let counted = places.as_ref().map(Ranks::count).map_err(copy);
     let met = Job::meet(world, counted);

@@ -135,13 +135,15 @@ fn wait(ranks: &mut [Running], output: &mut Output, interrupt: &Interrupt) -> Re
     let mut result = Ok(());
     let mut stage = Stage::Running;
     while ranks.iter().any(|rank| !rank.ended) {
+        let mut failed = Vec::new();
         for rank in ranks.iter_mut() {
-            if let Some(Err(failed)) = rank.poll()?
-                && result.is_ok()
-            {
-                tracing::info!("{failed}; the others are ended");
-                result = Err(failed.into());
-            }
+            failed.extend(rank.poll()?.and_then(Result::err));
+        }
+        // The others notice at once that a signal has ended a rank, and fail, too.
+        let first = failed.into_iter().min_by_key(|failed| failed.code < 128);
+        if let Some(failed) = first.filter(|_| result.is_ok()) {
+            tracing::info!("{failed}; the others are ended");
+            result = Err(failed.into());
         }
         let printed = output.check();
         let stop = interrupt.check().is_err() || printed.is_err();

@@ -153,7 +153,7 @@ impl ReduceArgs {
 
 /// Runs the command.
 pub fn run(args: &ReduceArgs, interrupt: &Interrupt) -> anyhow::Result<()> {
-    let world = args.group.world()?;
+    let world = args.group.world(interrupt)?;
     let own = args.own(world.as_ref().map_or(1, World::size));
     let job = Job::meet(world, own.map_err(Into::into))?;
     let ready = prepare(args, &job);
