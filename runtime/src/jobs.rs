@@ -32,7 +32,7 @@ where
                 return worked;
             }
             let (device, links) = (&self.device, &mut self.links);
-            let sent = self.slots[index].sent;
+            let sent = self.slots.get(index).is_some_and(|slot| slot.sent);
             let mut room = Now { device, links, channel: index, sent, lacking: false };
             let action = self.slots[index].machine.poll_action(&mut room);
             self.slots[index].stirred |= room.lacking;
@@ -46,7 +46,7 @@ where
             jobs += u32::from(matches!(action, Action::Fold { .. } | Action::Copy { .. }));
             match action {
                 Action::Control { to, body } => self.send(index, to, body, Outgoing::None, 0),
-                Action::Send { token, .. } if self.slots[index].sent => {
+                Action::Send { token, .. } if sent => {
                     self.slots[index].machine.handle_sent(token);
                 }
                 Action::Send { to, data, payload, window, token } => {
