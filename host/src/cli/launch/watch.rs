@@ -16,6 +16,8 @@ use std::time::{Duration, Instant};
 const MOMENT: Duration = Duration::from_secs(3);
 /// From SIGTERM to SIGKILL.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Who fails within this time of the first failure may be the reason for it.
+const BLAME: Duration = Duration::from_millis(100);
 /// How often ranks and signals are looked at.
 const TICK: Duration = Duration::from_millis(10);
 
@@ -131,15 +133,25 @@ pub fn run(job: &Job<'_>, places: &[Place], interrupt: &Interrupt) -> Result<()>
     Ok(printed?)
 }
 
+/// Ranks that have failed since the last look.
+fn failures(ranks: &mut [Running]) -> Result<Vec<RankFailed>> {
+    let mut failed = Vec::new();
+    for rank in ranks {
+        failed.extend(rank.poll()?.and_then(Result::err));
+    }
+    Ok(failed)
+}
+
 fn wait(ranks: &mut [Running], output: &mut Output, interrupt: &Interrupt) -> Result<()> {
     let mut result = Ok(());
     let mut stage = Stage::Running;
     while ranks.iter().any(|rank| !rank.ended) {
-        let mut failed = Vec::new();
-        for rank in ranks.iter_mut() {
-            failed.extend(rank.poll()?.and_then(Result::err));
+        let mut failed = failures(ranks)?;
+        if result.is_ok() && !failed.is_empty() {
+            // The others notice at once that a signal ends a rank, and may be gone before it is.
+            thread::sleep(BLAME);
+            failed.extend(failures(ranks)?);
         }
-        // The others notice at once that a signal has ended a rank, and fail, too.
         let first = failed.into_iter().min_by_key(|failed| failed.code < 128);
         if let Some(failed) = first.filter(|_| result.is_ok()) {
             tracing::info!("{failed}; the others are ended");
