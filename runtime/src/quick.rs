@@ -136,18 +136,23 @@ where
             dests: &[call.buffers.output],
             finish: Finish::Final { ranks: ranks.into() },
         };
-        // SAFETY: own buffers are the call's; what rides in frames stays until it is released.
-        if unsafe { self.device.fold(&work, 0) }.is_err() {
-            return false;
-        }
-        let done = loop {
-            if let Some(done) = self.device.poll_done() {
-                break done;
+        // A peer whose buffers are all in use lends its tensor, and may take it back.
+        let mut locked = 0;
+        for (link, handle) in self.links.iter_mut().flatten().zip(&handles) {
+            if !link.enter(index, *handle) {
+                break;
             }
-            self.device.flush();
-        };
-        if let Err(error) = done.result {
-            self.device_error = Some(error);
+            locked += 1;
+        }
+        // SAFETY: own buffers are the call's; what peers sent is locked.
+        let done = locked == handles.len()
+            && unsafe { fold_now(&mut self.device, &work) }
+                .map_err(|error| self.device_error = Some(error))
+                .is_ok();
+        for (link, handle) in self.links.iter_mut().flatten().zip(&handles).take(locked) {
+            link.exit(index, *handle);
+        }
+        if !done {
             return false;
         }
         for (link, handle) in self.links.iter_mut().flatten().zip(handles) {
@@ -155,6 +160,21 @@ where
             link.release(index, handle);
         }
         true
+    }
+}
+
+/// Folds and waits for it.
+///
+/// # Safety
+/// As for [`Device::fold`].
+unsafe fn fold_now<D: Device>(device: &mut D, work: &Fold<'_, D::Mem>) -> Result<(), D::Error> {
+    // SAFETY: the caller's promise.
+    unsafe { device.fold(work, 0) }?;
+    loop {
+        if let Some(done) = device.poll_done() {
+            return done.result;
+        }
+        device.flush();
     }
 }
 
