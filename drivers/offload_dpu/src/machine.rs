@@ -144,6 +144,18 @@ impl Machine {
         Self::ALL.into_iter().find(|machine| machine.name == name)
     }
 
+    /// Do calls and log go through a window of memory?
+    #[must_use]
+    pub const fn has_window(&self) -> bool {
+        !matches!(self.line, Line::Serial)
+    }
+
+    /// Do the links to its peers go through that window too?
+    #[must_use]
+    pub const fn has_window_links(&self) -> bool {
+        matches!(self.line, Line::Window)
+    }
+
     /// The program that runs it.
     #[must_use]
     pub const fn program(&self) -> &'static str {

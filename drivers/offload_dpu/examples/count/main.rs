@@ -14,6 +14,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use unisono_core::Kind;
 use unisono_offload_dpu::serial::{self, SerialBoard};
+use unisono_offload_dpu::udp::UdpBoard;
 use unisono_offload_dpu::{AnyBoard, Board, Machine};
 use world::data::{call, check, inputs, job};
 use world::{PATIENCE, World};
@@ -53,27 +54,34 @@ fn main() -> Result<(), Failure> {
     let is_chosen = |name: &str| chosen.is_empty() || chosen.iter().any(|c| c == name);
     let mut rows = Vec::new();
     for machine in Machine::ALL.into_iter().filter(|m| is_chosen(m.name)) {
-        let code = Code::read(&world::image(machine))?;
-        let mut options = world::options(machine, RANKS);
-        options.args = code.plugin(&plugin()?);
-        let mut world: World<Board, 2> = World::new(Board::start(&options)?, RANKS, RANKS, 0);
-        let costs = count(&mut world, &code, Way::Worked, [64, 1024], 5)?;
-        rows.push(format!("{} {} |", row(machine.name, &costs), ratio(machine)?));
-    }
-    let machine = &Machine::QEMU_CORTEX_M;
-    if is_chosen(machine.name) {
-        let code = Code::read(&world::image(machine))?;
-        let mut options = serial::Options::new(machine, &world::image(machine));
-        (options.args, options.patience) = (code.plugin(&plugin()?), PATIENCE);
-        let mut world: World<SerialBoard, 1> =
-            World::new(SerialBoard::start(&options)?, RANKS, RANKS, 0);
-        let costs = count(&mut world, &code, Way::All, [16, 256], 2)?;
-        rows.push(format!("{} |", row(machine.name, &costs)));
+        let costs = costs(machine)?;
+        let ratio = if machine.has_window_links() { ratio(machine)? } else { String::new() };
+        rows.push(format!("{} {ratio} |", row(machine.name, &costs)));
     }
     println!("| board | per f32 | per frame | per call | of a copy |");
     println!("|---|---|---|---|---|");
     rows.iter().for_each(|row| println!("{row}"));
     Ok(())
+}
+
+/// What this machine executes, in chunks that its slots have room for.
+fn costs(machine: &'static Machine) -> Result<Costs, Failure> {
+    let code = Code::read(&world::image(machine))?;
+    let args = code.plugin(&plugin()?);
+    let mut options = world::options(machine, RANKS);
+    options.args.clone_from(&args);
+    if machine.has_window_links() {
+        let mut world: World<_, 2> = World::new(Board::start(&options)?, RANKS, RANKS, 0);
+        count(&mut world, &code, Way::Worked, [64, 1024], 5)
+    } else if machine.has_window() {
+        let mut world: World<_, 2> = World::new(UdpBoard::start(&options)?, RANKS, RANKS, 0);
+        count(&mut world, &code, Way::Worked, [64, 1024], 5)
+    } else {
+        let mut options = serial::Options::new(machine, &world::image(machine));
+        (options.args, options.patience) = (args, PATIENCE);
+        let mut world: World<_, 1> = World::new(SerialBoard::start(&options)?, RANKS, RANKS, 0);
+        count(&mut world, &code, Way::All, [16, 256], 2)
+    }
 }
 
 fn plugin() -> Result<PathBuf, Failure> {
