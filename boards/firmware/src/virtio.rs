@@ -4,7 +4,7 @@ use core::cell::UnsafeCell;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use heapless::Vec;
-use smoltcp::phy::{self, DeviceCapabilities, Medium};
+use smoltcp::phy::{self, Checksum, DeviceCapabilities, Medium};
 use smoltcp::time::Instant;
 use smoltcp::wire::EthernetAddress;
 use virtio_drivers::device::net::VirtIONetRaw;
@@ -251,6 +251,8 @@ impl<T: Transport> phy::Device for Card<T> {
         let mut capabilities = DeviceCapabilities::default();
         capabilities.medium = Medium::Ethernet;
         capabilities.max_transmission_unit = ETHERNET_FRAME;
+        // Packets carry a CRC32C of their own, and UDP over IPv4 may go without (RFC 768).
+        capabilities.checksum.udp = Checksum::None;
         capabilities
     }
 }
