@@ -1,6 +1,6 @@
 //! Forecasts: the whole text of one, and the numbers of others.
 
-use crate::tool::{folder, run, succeed};
+use crate::tool::{Ended, folder, run, succeed};
 
 const FOUR_RANKS: &str = "\
 all-reduce of f32 over 4 ranks, sum, canonical order
@@ -34,6 +34,13 @@ fn forecast(args: &[&str]) -> serde_json::Value {
     let folder = folder();
     let args = [&["plan", "--json"][..], args].concat();
     serde_json::from_str(&succeed(folder.path(), &args)).expect("JSON")
+}
+
+#[test]
+fn a_size_has_an_element() {
+    let Ended { code, out, err } = run(folder().path(), &["plan", "-n", "2", "--sizes", "8,3"]);
+    assert_eq!((code, out.as_str()), (Some(2), ""));
+    assert_eq!(err.lines().next(), Some("error: --sizes 3: one f32 has 4 B"));
 }
 
 #[test]

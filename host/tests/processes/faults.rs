@@ -84,9 +84,17 @@ fn what_one_process_cannot_do_no_process_does() {
         line
     };
     let own = |rank: usize| format!("{DATA}/rank{rank}.safetensors");
+    let elsewhere = tempfile::tempdir().expect("a folder");
+    let other = elsewhere.path().join("other.safetensors");
+    let header = r#"{"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}"#;
+    let bytes = [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &[0; 8]].concat();
+    std::fs::write(&other, bytes).expect("a file");
+    let other = other.display().to_string();
     let cases = [
         ([with(&own(0), ""), with("/none", "")], 1, "/none"),
-        ([with(&own(0), ""), with(&own(1), "--op max")], 1, "different tensors, or other options"),
+        ([with(&own(0), ""), with(&own(1), "--op max")], 1, "have different --op: sum and max"),
+        ([with(&own(0), "--bucket 1M"), with(&own(1), "")], 1, "have different --bucket: 1048576"),
+        ([with(&own(0), ""), with(&other, "")], 1, "have different tensors"),
         ([with(&own(0), ""), with(&files(), "")], 1, "4 files for 2 ranks"),
         ([with(&own(0), ""), with(&own(1), "--on opencl:77")], 1, "opencl"),
         ([with(&own(0), "--on dpu:qemu-aarch64"), with(&own(1), "")], 1, "dpu:qemu-aarch64"),

@@ -40,7 +40,7 @@ pub struct CollectiveArgs {
     /// Operator: sum, prod, min, max, avg, mulsum, and, or, xor, or all
     #[arg(short = 'o', long, value_name = "OP", default_value = "sum", value_parser = ops)]
     pub op: Some1<ReduceOp>,
-    /// Root of reduce and broadcast
+    /// Root of reduce and broadcast; the others have none, and ignore it
     #[arg(short = 'r', long, default_value_t = 0)]
     pub root: u16,
     /// Ranks, each a thread [default: one a core]

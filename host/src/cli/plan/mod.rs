@@ -115,6 +115,10 @@ impl PlanArgs {
         if !op.supports(datatype) {
             return refuse(format!("{op} works on integers only, not on {datatype}"));
         }
+        let least = datatype.size() as u64;
+        if let Some(size) = self.sizes.iter().find(|&&size| size < least) {
+            return refuse(format!("--sizes {size}: one {datatype} has {least} B"));
+        }
         let alpha = each(&self.alpha, members, "--alpha")?;
         let bandwidth = each(&self.bandwidth, members, "--bandwidth")?;
         let folds = match self.reduce_rate.as_slice() {

@@ -19,6 +19,7 @@ use anyhow::bail;
 use buckets::Buckets;
 use input::Input;
 use output::Output;
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::path::PathBuf;
 use summary::Summary;
@@ -160,8 +161,10 @@ pub fn run(args: &ReduceArgs, interrupt: &Interrupt) -> anyhow::Result<()> {
     let seen = ready.as_ref().map(|ready| ready.seen.clone());
     let seen = job.agree(seen.map_err(copy));
     let Ready { inputs, output, .. } = ready?;
-    if let Some(rank) = seen?.windows(2).position(|two| two[0] != two[1]) {
-        bail!("processes {rank} and {} have different tensors, or other options", rank + 1);
+    for (rank, two) in (0..).zip(seen?.windows(2)) {
+        if let Some(what) = two[0].differs(&two[1]) {
+            bail!("processes {rank} and {} have different {what}", rank + 1);
+        }
     }
     let (Some(first), own) = (inputs.first(), inputs.get(job.here())) else { return Ok(()) };
     let own = own.unwrap_or(&inputs);
@@ -192,8 +195,31 @@ struct Ready {
     inputs: Vec<Input>,
     /// In the process that writes it.
     output: Option<Output>,
-    /// A hash of what must be the same in all processes.
-    seen: String,
+    seen: Seen,
+}
+
+/// What must be the same in all processes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Seen {
+    op: String,
+    bucket: u64,
+    /// A hash of the tensors' names, types and shapes.
+    tensors: String,
+}
+
+impl Seen {
+    /// What of it is not the same there.
+    fn differs(&self, other: &Self) -> Option<String> {
+        let Self { op, bucket, tensors } = self;
+        if *op != other.op {
+            return Some(format!("--op: {op} and {}", other.op));
+        }
+        if *bucket != other.bucket {
+            return Some(format!("--bucket: {bucket} and {} bytes", other.bucket));
+        }
+        let same = *tensors == other.tensors;
+        (!same).then(|| "tensors: their names, types or shapes are not the same".to_owned())
+    }
 }
 
 fn prepare(args: &ReduceArgs, job: &Job) -> anyhow::Result<Ready> {
@@ -209,8 +235,9 @@ fn prepare(args: &ReduceArgs, job: &Job) -> anyhow::Result<Ready> {
     for dtype in buckets.dtypes() {
         args.scalars(job.ranks(), dtype)?;
     }
-    let seen = format!("{:?} {} {:?}", args.op, args.bucket, input::shapes(first));
-    let seen = Sha256::digest(seen).iter().map(|byte| format!("{byte:02x}")).collect();
+    let tensors = Sha256::digest(format!("{:?}", input::shapes(first)));
+    let tensors = tensors.iter().map(|byte| format!("{byte:02x}")).collect();
+    let seen = Seen { op: args.op.to_string(), bucket: args.bucket, tensors };
     Ok(Ready { inputs, output, seen })
 }
 
