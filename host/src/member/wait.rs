@@ -23,7 +23,11 @@ impl Patience {
             return Self { spins: EAGER, yields: 30 };
         }
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        Self { spins: if members <= cores { 400 } else { 30 }, yields: 2000 }
+        if members <= cores {
+            return Self { spins: 400, yields: 2000 };
+        }
+        // A scheduler that owes this thread some time lets it run on, however often it yields.
+        Self { spins: 30, yields: 400 }
     }
 }
 
