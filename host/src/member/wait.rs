@@ -27,7 +27,7 @@ impl Patience {
             return Self { spins: 400, yields: 2000 };
         }
         // A scheduler that owes this thread some time lets it run on, however often it yields.
-        Self { spins: 30, yields: 400 }
+        Self { spins: 2, yields: 400 }
     }
 }
 
@@ -66,7 +66,7 @@ impl Waiter {
         self.idle = self.idle.saturating_add(1);
         let Patience { spins, yields } = self.patience;
         let asleep = self.idle > spins + yields;
-        if self.idle <= EAGER {
+        if self.idle <= EAGER.min(spins) {
             // A pause is as long as half a small message.
         } else if self.idle <= spins {
             std::hint::spin_loop();
