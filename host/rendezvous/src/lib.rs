@@ -47,6 +47,7 @@ mod wire;
 pub use connect::{Interface, Options, Route, connect};
 pub use error::{Error, Failure};
 pub use join::Rendezvous;
+pub use place::boot_id;
 pub use seat::{Launcher, Local, Meet, Seat};
 pub use secret::Secret;
 pub use wire::{BLOB_MAX, RANKS_MAX};

@@ -58,7 +58,7 @@ impl GroupBuilder {
         let taken = taken.into_iter().map(Mutex::new).collect();
         let boards = Boards { taken, names, ..boards };
         let Links { rows, words, shared, .. } = links;
-        let (near, (arena, watch)) = (words.len(), shared.unzip());
+        let (near, (arena, watch)) = (team.near(), shared.unzip());
         let pool = Pool { devices: open, arena };
         let (started, failures) = (Instant::now(), Failures::default());
         let shared = Arc::new(Shared {

@@ -15,6 +15,8 @@ pub(super) struct Team {
     pub own: u16,
     /// The process of each member.
     pub homes: Vec<u16>,
+    /// Whether each process shares this one's kernel, and so its cores.
+    beside: Vec<bool>,
     /// Do all ranks fold with CPUs?
     even: bool,
 }
@@ -25,16 +27,21 @@ impl Team {
         let own = places.map(|places| (places.ranks.len(), places.is_even()));
         let Some(world) = world else {
             let (ranks, even) = own?;
-            return Ok(Self { world: None, own: 0, homes: vec![0; ranks], even });
+            let (homes, beside) = (vec![0; ranks], vec![true]);
+            return Ok(Self { world: None, own: 0, homes, beside, even });
         };
+        let kernel = unisono_rendezvous::boot_id();
+        let own = own.map(|(ranks, even)| (ranks, even, kernel.clone()));
         let all = world.agree(own)?;
         // More than that is refused, and would only take memory here.
-        let homes = (0..).zip(&all).flat_map(|(process, (ranks, _))| {
+        let homes = (0..).zip(&all).flat_map(|(process, (ranks, ..))| {
             std::iter::repeat_n(process, (*ranks).min(MEMBERS_MAX + 1))
         });
         let homes = homes.take(MEMBERS_MAX + 1).collect();
-        let even = all.iter().all(|(_, even)| *even);
-        Ok(Self { world: Some(world.clone()), own: world.rank() as u16, homes, even })
+        let even = all.iter().all(|(_, even, _)| *even);
+        let beside = all.iter().map(|(.., other)| *other == kernel).collect();
+        let world = Some(world.clone());
+        Ok(Self { own: world.as_ref().map_or(0, |w| w.rank() as u16), world, homes, beside, even })
     }
 
     /// Members so far: ranks, until aggregators are added.
@@ -45,6 +52,12 @@ impl Team {
     /// Members of this process, in order.
     pub fn own_members(&self) -> impl Iterator<Item = u16> + '_ {
         (0..).zip(&self.homes).filter(|(_, home)| **home == self.own).map(|(member, _)| member)
+    }
+
+    /// How many members there are on this machine, however they reach each other.
+    pub fn near(&self) -> usize {
+        let beside = |home: &&u16| self.beside.get(usize::from(**home)).is_some_and(|b| *b);
+        self.homes.iter().filter(beside).count()
     }
 
     /// Is it a member of this process?
