@@ -17,7 +17,7 @@ const ONE_SHOT_RANKS: u16 = 8;
 /// chunk is one hand-over (two cache lines each way), so a small one costs more than its fold; a
 /// large one costs nothing but balance.
 const CHUNK_MIN: u64 = 1 << 10;
-const CHUNK_MAX: u64 = 1 << 20;
+const CHUNK_MAX: u64 = 1 << 19;
 
 /// Largest tensor that members send whole to each other over byte streams.
 const ONE_SHOT_BYTES: u64 = 8 << 10;

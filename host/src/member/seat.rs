@@ -82,7 +82,7 @@ impl Seat {
     fn say(&self, core: usize) {
         if let Some(own) = self.places.get(self.member) {
             let bound = if self.bound { BOUND } else { 0 };
-            own.store(core as u32 + 1 | bound, Ordering::Relaxed);
+            own.store((core as u32 + 1) | bound, Ordering::Relaxed);
         }
     }
 
