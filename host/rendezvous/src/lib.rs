@@ -35,6 +35,7 @@
 mod connect;
 mod door;
 mod error;
+mod etcd;
 mod handshake;
 mod hub;
 mod join;
@@ -46,6 +47,7 @@ mod wire;
 
 pub use connect::{Interface, Options, Route, connect};
 pub use error::{Error, Failure};
+pub use etcd::Etcd;
 pub use join::Rendezvous;
 pub use seat::{Launcher, Local, Meet, Seat};
 pub use secret::Secret;
