@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use unisono_rendezvous::{Options, Rendezvous, Route, Secret, connect};
+use unisono_rendezvous::{Options, Rendezvous, Route, connect};
 
 pub use builder::WorldBuilder;
 pub use unisono_rendezvous::{Etcd, Interface, Launcher, Local, Meet, Seat};

@@ -136,6 +136,10 @@ async fn renew(desk: &Desk, mut client: Client, lease: i64) {
         // A stream for each renewal: there is none that could break in between.
         let pause = match call(client.lease_keep_alive(lease)).await {
             Ok(_) => {
+                // An answer that comes too late brings nobody back.
+                if desk.holds().is_err() {
+                    return;
+                }
                 desk.change(|state| {
                     state.last.clear();
                     state.valid = Some(asked + LEASE);

@@ -43,8 +43,9 @@ fn a_server_that_freezes_during_a_job_stops_only_what_is_new() {
             assert_eq!((ended.code, ended.out.as_str()), (Some(1), "went on\n"), "{ended:?}");
             let who = "error: ranks 0, 1, 2 have no lease any more, so nothing new can begin: ";
             assert!(ended.err.starts_with(who), "{ended:?}");
-            let why = "it has not renewed this rank's lease for 10 s";
-            assert!(ended.err.contains(why), "{ended:?}");
+            // A server that is back may be the first to say it.
+            let silent = ended.err.contains("it has not renewed this rank's lease for 10 s");
+            assert!(silent || thaws && ended.err.contains("lease has ended"), "{ended:?}");
         }
     }
 }

@@ -12,7 +12,7 @@ use ranks::{Ended, Running, all, bare, start};
 use server::Server;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const SECRET: &str = "a secret that only tests know";
 /// How long a lease lasts.
@@ -134,7 +134,7 @@ fn a_server_may_come_later() {
 fn a_server_that_is_started_anew_disturbs_nobody() {
     let mut server = Server::begin();
     let place = server.place("anew");
-    let mut make = |r| start(&mut rank(r, 3, &place, "anew", "60"));
+    let make = |r| start(&mut rank(r, 3, &place, "anew", "60"));
     let mut ranks = vec![make(0), make(1)];
     server.until("anew/", 2);
     server.kill();
