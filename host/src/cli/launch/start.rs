@@ -84,7 +84,9 @@ impl Job<'_> {
     fn there(&self, rank: usize, place: &Place, host: &str) -> Command {
         let mut script = Vec::new();
         script.extend(b"IFS= read -r UNISONO_SECRET; IFS= read -r UNISONO_ETCD_PASSWORD; ");
-        script.extend(b"export UNISONO_SECRET UNISONO_ETCD_PASSWORD; exec 3<&0; cd ");
+        script.extend(b"export UNISONO_SECRET UNISONO_ETCD_PASSWORD; ");
+        // Neither may come from a user's own profile there.
+        script.extend(b"unset UNISONO_MASTER UNISONO_RENDEZVOUS; exec 3<&0; cd ");
         script.extend(quoted(self.folder.as_os_str()));
         script.extend(b" || exit 127; setsid env");
         for (name, value) in self.variables(rank, place) {
