@@ -110,8 +110,8 @@ fn the_first_failure_ends_all_and_is_the_exit_code() {
     assert_eq!((ended.code, ended.err.as_str()), wanted);
 }
 
-/// Rank 0 fails first, and only because rank 1 is about to die. The launcher is stopped meanwhile, so
-/// that it learns of both at once.
+/// Rank 0 fails first, and only because rank 1 is about to die. The launcher is stopped meanwhile,
+/// so that it learns of both at once.
 #[test]
 fn a_rank_that_a_signal_ended_is_blamed_before_those_that_noticed() {
     let folder = folder();

@@ -78,8 +78,8 @@ impl Job<'_> {
         command
     }
 
-    /// The shell over there reads secret and password from its input, and takes the end of its input for an
-    /// order to end: so nothing stays there, however this process ends. What does not listen is
+    /// The shell over there reads secret and password from its input, and takes the end of that for
+    /// an order to end: so nothing stays there, however this process ends. What does not listen is
     /// killed there before this side kills the shell.
     fn there(&self, rank: usize, place: &Place, host: &str) -> Command {
         let mut script = Vec::new();
@@ -111,7 +111,7 @@ impl Job<'_> {
         command
     }
 
-    /// Everything but the secret.
+    /// Everything but secret and password.
     fn variables(&self, rank: usize, place: &Place) -> Vec<(&'static str, String)> {
         let mut all = vec![
             ("UNISONO_RANK", rank.to_string()),
