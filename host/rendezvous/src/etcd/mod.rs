@@ -1,8 +1,8 @@
 //! Meeting by way of etcd: where it is, and what each rank keeps there.
 //!
 //! Every rank has one key, `PREFIX/JOB/RANK`, under a lease of its own. The key of rank 0 says
-//! where its hub is. The key of a rank that dies vanishes with its lease, and so do those of a whole
-//! job that crashes. A rank whose lease has ended is no member any more, whether etcd says so or is
+//! where its hub is. The key of a rank that dies vanishes with its lease, and so do those of a job
+//! that crashes. A rank whose lease has ended is no member any more, whether etcd says so or is
 //! silent for so long: it begins nothing new. What ranks have begun needs no etcd.
 
 #[cfg(not(feature = "etcd"))]
