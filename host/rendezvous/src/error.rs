@@ -50,6 +50,14 @@ pub enum Error {
         /// Its reason.
         why: String,
     },
+    /// etcd, by which ranks meet, gives this process no place, or no more.
+    #[error("{at}: {why}")]
+    Etcd {
+        /// Where it is.
+        at: String,
+        /// What is wrong.
+        why: String,
+    },
     /// The group has failed; all its ranks get the same.
     #[error("{0}")]
     Group(Failure),
@@ -118,6 +126,20 @@ pub enum Failure {
         /// What they say.
         what: String,
     },
+    /// A rank has died before the group was complete, or does not hear of etcd any more.
+    Lapsed {
+        /// Which.
+        rank: u32,
+        /// Who was refused at rank 0 meanwhile, and why.
+        refused: Vec<String>,
+    },
+    /// Ranks that have lost their places begin nothing new.
+    Fenced {
+        /// Which.
+        ranks: Vec<u32>,
+        /// What the first of them says.
+        why: String,
+    },
     /// Ranks cannot reach each other.
     Unreachable {
         /// For each such pair: who, whom, and what was tried.
@@ -132,10 +154,15 @@ impl fmt::Display for Failure {
                 let (who, have) = named(ranks);
                 write!(f, "{who} of {size} {have} not come within {}", seconds(*waited_ms))?;
                 write!(f, "; rank 0 waits at {at}")?;
-                match refused.as_slice() {
-                    [] => Ok(()),
-                    refused => write!(f, "; refused there: {}", refused.join("; ")),
-                }
+                and_refused(f, refused)
+            }
+            Self::Lapsed { rank, refused } => {
+                write!(f, "rank {rank} has gone before all had come: its lease at etcd has ended")?;
+                and_refused(f, refused)
+            }
+            Self::Fenced { ranks, why } => {
+                let (who, have) = named(ranks);
+                write!(f, "{who} {have} no lease any more, so nothing new can begin: {why}")
             }
             Self::Late { ranks, round, waited_ms } => {
                 let (who, have) = named(ranks);
@@ -148,6 +175,13 @@ impl fmt::Display for Failure {
             Self::Disagree { what } => f.write_str(what),
             Self::Unreachable { pairs } => f.write_str(&pairs.join("; ")),
         }
+    }
+}
+
+fn and_refused(f: &mut fmt::Formatter<'_>, refused: &[String]) -> fmt::Result {
+    match refused {
+        [] => Ok(()),
+        refused => write!(f, "; refused there: {}", refused.join("; ")),
     }
 }
 

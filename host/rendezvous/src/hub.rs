@@ -29,9 +29,14 @@ enum Event {
     Blob { connection: u64, rank: u32, round: u32, blob: Vec<u8> },
     /// A connection has ended.
     Gone { connection: u64, rank: u32 },
+    /// A rank's lease has ended, where ranks have such.
+    Lapsed { rank: u32, early: bool },
     /// Rank 0 needs it no more.
     Stop,
 }
+
+/// Called when a rank's lease has ended; with whether that was given before rank 0's own.
+pub type Lapsed = Box<dyn Fn(u32, bool) + Send + Sync>;
 
 /// The hub's threads; they end when it is dropped.
 pub struct Hub {
@@ -69,6 +74,15 @@ impl Hub {
         let mut hub = Self { door: None, thread: Some(thread), news };
         hub.door = Some(door?);
         Ok(hub)
+    }
+
+    /// What tells it of leases.
+    pub fn lapsed(&self) -> Lapsed {
+        let news = self.news.clone();
+        Box::new(move |rank, early| {
+            // A hub that has ended awaits nobody.
+            let _ = news.send(Event::Lapsed { rank, early });
+        })
     }
 }
 
@@ -150,6 +164,7 @@ impl Desk {
                         self.gone(rank);
                     }
                 }
+                Ok(Event::Lapsed { rank, early }) => self.lapsed(rank, early),
                 Err(RecvTimeoutError::Timeout) => self.too_late(),
                 Ok(Event::Stop) | Err(RecvTimeoutError::Disconnected) => break,
             }
@@ -267,6 +282,15 @@ impl Desk {
         let between = self.blobs.iter().all(Option::is_none);
         if !(matches!(self.phase, Phase::Complete) && between) {
             self.fail(Failure::Gone { rank });
+        }
+    }
+
+    /// Once the group is complete it goes on without leases. An early one may be left of an earlier
+    /// job: it only counts if its rank is here.
+    fn lapsed(&mut self, rank: u32, early: bool) {
+        let here = self.members.get(rank as usize).is_some_and(Option::is_some);
+        if matches!(self.phase, Phase::Joining) && (here || !early) {
+            self.fail(Failure::Lapsed { rank, refused: self.refused.clone() });
         }
     }
 

@@ -7,7 +7,8 @@
 //!       connect()         one route for each peer: near (Unix) or far (TCP)
 //! ```
 //!
-//! No service has to run: rank 0 keeps the hub in threads of its own. Between hosts all must know a
+//! No service has to run: rank 0 keeps the hub in threads of its own. With the feature `etcd`, an
+//! [`Etcd`] may say where that is and which ranks live. Between hosts all must know a
 //! [`Secret`]; on one host a Unix socket is enough, which only the same user may use. What a
 //! stranger sends costs a bounded number of bytes and seconds, and delays nobody else.
 //!
@@ -35,6 +36,7 @@
 mod connect;
 mod door;
 mod error;
+mod etcd;
 mod handshake;
 mod hub;
 mod join;
@@ -46,6 +48,7 @@ mod wire;
 
 pub use connect::{Interface, Options, Route, connect};
 pub use error::{Error, Failure};
+pub use etcd::Etcd;
 pub use join::Rendezvous;
 pub use place::boot_id;
 pub use seat::{Launcher, Local, Meet, Seat};

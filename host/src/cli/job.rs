@@ -1,11 +1,11 @@
 //! The processes that run a command together, if a launcher has started several.
 
-use super::args::Links;
+use super::args::{GroupArgs, Links};
 use super::interrupt::Interrupt;
 use anyhow::Result;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use unisono::world::Interface;
+use unisono::world::Seat;
 use unisono::{Error, World};
 
 /// All ranks of a command, and which of them are in this process.
@@ -38,15 +38,16 @@ impl Job {
     }
 
     /// The job that a launcher has started this process for; `None` without one.
-    pub fn find(
-        links: Links,
-        interface: Option<&Interface>,
-        interrupt: &Interrupt,
-    ) -> Result<Option<World>> {
-        let world = World::from_env_unless(interrupt.flag())?;
-        let Some(world) = world.filter(|world| world.size() > 1) else { return Ok(None) };
-        let world = world.near(links == Links::Auto);
-        Ok(Some(match interface {
+    pub fn find(args: &GroupArgs, interrupt: &Interrupt) -> Result<Option<World>> {
+        let seat = match &args.rendezvous {
+            Some(etcd) => Seat::from_env_at(etcd.clone()),
+            None => Seat::from_env(),
+        };
+        let Some(seat) = seat.map_err(Error::from)? else { return Ok(None) };
+        let builder = World::builder().seat(seat).secret_from_env()?.interrupt(interrupt.flag());
+        let world = builder.near(args.links == Links::Auto).build()?;
+        let Some(world) = Some(world).filter(|world| world.size() > 1) else { return Ok(None) };
+        Ok(Some(match &args.interface {
             Some(interface) => world.interface(interface.clone()),
             None => world,
         }))

@@ -110,6 +110,69 @@ fn the_first_failure_ends_all_and_is_the_exit_code() {
     assert_eq!((ended.code, ended.err.as_str()), wanted);
 }
 
+/// Rank 0 fails first, and only because rank 1 is about to die. The launcher is stopped meanwhile,
+/// so that it learns of both at once.
+#[test]
+fn a_rank_that_a_signal_ended_is_blamed_before_those_that_noticed() {
+    let folder = folder();
+    let script = "echo $$ > pid$UNISONO_RANK; if [ $UNISONO_RANK = 0 ]; then \
+                  while [ ! -e go ]; do sleep 0.01; done; exit 1; fi; exec sleep 1000";
+    let tool = start(folder.path(), &["launch", "-n3", "--", "sh", "-c", script], None);
+    let pids = ["pid0", "pid1", "pid2"].map(|name| pid_in(folder.path(), name));
+    kill("-STOP", tool.id());
+    fs::write(folder.path().join("go"), "").expect("a file");
+    until("rank 0 does not end", || !is_there(pids[0]));
+    kill("-SEGV", pids[1]);
+    until("rank 1 does not end", || !is_there(pids[1]));
+    kill("-CONT", tool.id());
+    let ended = end(tool);
+    let wanted = (Some(128 + 11), "error: rank 1 was ended by signal 11\n");
+    assert_eq!((ended.code, ended.err.as_str()), wanted);
+    assert_eq!(pids.map(is_there), [false; 3]);
+}
+
+#[test]
+fn ranks_read_nothing_from_standard_input() {
+    let folder = folder();
+    let args = ["launch", "-n", "2", "--", "sh", "-c", "readlink /proc/self/fd/0; cat"];
+    let mut command = command(folder.path());
+    command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut tool = command.spawn().expect("the tool starts");
+    // Its ranks end although this end of its own input stays open.
+    let input = tool.stdin.take();
+    let ended = end(tool);
+    drop(input);
+    assert_eq!(lines(&ended.out), ["[0] /dev/null", "[1] /dev/null"]);
+    assert_eq!(ended.code, Some(0));
+}
+
+#[cfg(feature = "etcd")]
+#[test]
+fn ranks_are_told_of_an_etcd_in_place_of_an_address() {
+    const TELL: &str = "echo ${UNISONO_MASTER-none} $UNISONO_RENDEZVOUS $UNISONO_ETCD_PASSWORD";
+    let folder = folder();
+    let rsh = rsh(folder.path());
+    let place = "etcd://me@h:1/p";
+    for (hosts, option, variable) in [
+        (None, Some(place), None),
+        (None, None, Some(place)),
+        // The option comes first.
+        (Some("--hosts=a:1"), Some(place), Some("etcd://other:1/p")),
+    ] {
+        let mut command = command(folder.path());
+        command.args(["launch", "-n1", "--no-prefix"]).args(hosts);
+        command.args(option.map(|place| format!("--rendezvous={place}")));
+        command.args(["--", "sh", "-c", TELL]).env("UNISONO_RSH", &rsh);
+        command.env("UNISONO_MASTER", "outer:1").env("UNISONO_ETCD_PASSWORD", "password");
+        command.envs(variable.map(|place| ("UNISONO_RENDEZVOUS", place)));
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let ended = end(command.spawn().expect("the tool starts"));
+        assert_eq!((ended.out.as_str(), ended.code), ("none etcd://me@h:1/p password\n", Some(0)));
+    }
+    let called = fs::read_to_string(folder.path().join("rsh.args")).expect("how it was called");
+    assert!(!called.contains("password"), "{called}");
+}
+
 #[test]
 fn an_interrupt_ends_all_and_what_they_have_started() {
     let folder = folder();
@@ -211,6 +274,9 @@ fn what_makes_no_sense_is_refused() {
     refused(&["-n", "3", "--hosts", "a:1,b:1", "--", "true"], 2, "does not fit");
     refused(&["-n", "2", "--hosts", "a,a", "--", "true"], 2, "names a twice");
     refused(&["-n", "1", "--interface", "10.0.0.0/99", "--", "true"], 2, "0 to 32 bits");
+    refused(&["-n", "1", "--rendezvous", "redis://h:1/p", "--", "true"], 2, "wanted is etcd://");
+    let both = ["-n", "1", "--master", "h:1", "--rendezvous", "etcd://h:1/p", "--", "true"];
+    refused(&both, 2, if cfg!(feature = "etcd") { "--master" } else { "without etcd" });
     refused(&["-n", "1", "--", "./no-such-program"], 1, "rank 0: starting ./no-such-program");
     refused(&["-n", "1", "--secret-file", "none", "--", "true"], 1, "reading the secret in none");
 }

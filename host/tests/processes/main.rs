@@ -1,7 +1,10 @@
 //! Groups of real processes: the same bits as threads, and errors that end all of them.
 #![cfg(target_os = "linux")]
 
+mod again;
 mod bits;
 mod faults;
 mod job;
+mod many;
 mod steady;
+mod world;

@@ -5,7 +5,7 @@
 //! results must have the bits that numpy wrote for the canonical order (`host/data/README.md`).
 
 use crate::project::Project;
-use crate::{boards, cmd, gpu};
+use crate::{boards, cmd, gpu, install};
 use anyhow::{Context, Result, bail};
 use safetensors::SafeTensors;
 use std::fs;
@@ -24,7 +24,14 @@ const EXPECTED: &str = "sum_canonical.safetensors";
 /// # Errors
 /// If the tool does not build, fails, or gives other bits.
 pub fn run(project: &Project) -> Result<()> {
-    cmd::run(project.cargo().args(["build", "--locked", "--release", "--package", "unisono"]))?;
+    let mut build = project.cargo();
+    build.args(["build", "--locked", "--release", "--package", "unisono"]);
+    match install::protoc() {
+        Ok(()) => drop(build.args(["--features", "etcd"])),
+        // The demo itself does not need it.
+        Err(error) => println!("SKIPPED  etcd in the tool: {error:#}"),
+    }
+    cmd::run(&mut build)?;
     let tool = project.target.join("release/unisono");
     if !tool.exists() {
         bail!("the package unisono built no command-line tool {}", tool.display());

@@ -3,6 +3,7 @@
 use crate::project::Project;
 use crate::{boards, cmd, gpu, launchers, toolchain};
 use anyhow::{Result, bail};
+use std::path::Path;
 use std::process::Command;
 
 /// One thing that `demo` and `test` need; to add one is one entry.
@@ -14,6 +15,7 @@ struct Step {
 const STEPS: &[Step] = &[
     Step { name: "rustfmt and clippy", install: components },
     Step { name: "bare-metal targets", install: |_| toolchain::prepare().map(drop) },
+    Step { name: "protoc, which the client of etcd is built with", install: |_| protoc() },
     Step { name: "OpenSSL's tool, whose keys sign images", install: |_| openssl() },
     Step { name: "emulators of boards", install: |_| boards::emulators() },
     Step { name: "launchers of ranks", install: |project| launchers::prepare(project).map(drop) },
@@ -71,6 +73,21 @@ pub fn openssl() -> Result<()> {
         return Ok(());
     }
     apt(&["openssl"])
+}
+
+/// Makes `protoc` usable, with the files that it includes: the feature `etcd` is built with it.
+///
+/// # Errors
+/// If it is missing and cannot be installed.
+pub fn protoc() -> Result<()> {
+    // Debian keeps the two apart; elsewhere the program knows where its files are.
+    let has_files = std::env::var_os("PROTOC_INCLUDE").is_some()
+        || Path::new("/usr/include/google/protobuf/descriptor.proto").exists();
+    let protoc = std::env::var_os("PROTOC").unwrap_or_else(|| "protoc".into());
+    if has_files && cmd::succeeds(Command::new(protoc).arg("--version")) {
+        return Ok(());
+    }
+    apt(&["protobuf-compiler", "libprotobuf-dev"])
 }
 
 /// Installs Debian packages.

@@ -1,4 +1,5 @@
-//! What starts ranks: Open MPI, MPICH and Slurm, for tests that run them for real.
+//! What starts ranks and lets them meet: Open MPI, MPICH, Slurm and etcd, for tests that run them
+//! for real.
 
 use crate::project::Project;
 use crate::{cmd, install};
@@ -10,7 +11,8 @@ use std::process::Command;
 pub const FOLDER: &str = "UNISONO_LAUNCHERS";
 
 /// Programs and their Debian packages.
-const PROGRAMS: [(&str, &str); 4] = [
+const PROGRAMS: [(&str, &str); 5] = [
+    ("/usr/bin/etcd", "etcd-server"),
     ("/usr/sbin/slurmctld", "slurmctld"),
     ("/usr/sbin/slurmd", "slurmd"),
     ("/usr/bin/srun", "slurm-client"),
@@ -37,7 +39,7 @@ pub fn prepare(project: &Project) -> Result<PathBuf> {
         missing.push("slurm-wlm-basic-plugins");
     }
     if !missing.is_empty() {
-        install::apt(&missing).context("Slurm, and the tool for namespaces")?;
+        install::apt(&missing).context("Slurm, etcd, and the tool for namespaces")?;
     }
     let folder = project.target.join("launchers");
     for (name, package, program) in WHEELS {

@@ -1,7 +1,7 @@
 //! One rank: takes its seat, joins, connects, exchanges a few bytes over every route, and says what
 //! it got. Started by tests, or by hand under a launcher to see whether it works there.
 //!
-//! `unisono-rank [--seconds S] [--streams N] [--far] [--rounds N] [--stay] [--silent]`
+//! `unisono-rank [--seconds S] [--streams N] [--far] [--rounds N] [--stay] [--silent] [--again S]`
 
 #[cfg(target_os = "linux")]
 fn main() -> std::process::ExitCode {
@@ -27,7 +27,7 @@ fn main() {
 mod linux {
     use std::error::Error;
     use std::io::{Read, Write};
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
     use unisono_rendezvous::{Options, Rendezvous, Route, Seat, Secret, connect};
 
     type Result<T> = std::result::Result<T, Box<dyn Error>>;
@@ -38,18 +38,22 @@ mod linux {
         rounds: usize,
         stay: bool,
         silent: bool,
+        /// Connect once more after this time, in which the first routes are used.
+        again: Option<f64>,
         options: Options,
     }
 
     fn asked(mut args: impl Iterator<Item = String>) -> Result<Asked> {
         let options = Options::from_env()?;
-        let mut asked = Asked { seconds: 30.0, rounds: 2, stay: false, silent: false, options };
+        let (seconds, rounds, again) = (30.0, 2, None);
+        let mut asked = Asked { seconds, rounds, stay: false, silent: false, again, options };
         while let Some(arg) = args.next() {
             let mut value = || args.next().ok_or_else(|| format!("{arg} takes a value"));
             match arg.as_str() {
                 "--seconds" => asked.seconds = value()?.parse()?,
                 "--rounds" => asked.rounds = value()?.parse()?,
                 "--streams" => asked.options.streams = value()?.parse()?,
+                "--again" => asked.again = Some(value()?.parse()?),
                 "--far" => asked.options.near = false,
                 "--stay" => asked.stay = true,
                 "--silent" => asked.silent = true,
@@ -104,8 +108,28 @@ mod linux {
                 }
             };
         }
+        if let Some(seconds) = asked.again {
+            let end = Instant::now() + Duration::try_from_secs_f64(seconds)?;
+            while Instant::now() < end {
+                use_all(&mut routes, seat.rank)?;
+                std::thread::sleep(Duration::from_millis(100));
+            }
+            println!("went on");
+            connect(&mut group, &asked.options)?;
+        }
         group.barrier()?;
         Ok(said)
+    }
+
+    fn use_all(routes: &mut [Option<Route>], rank: usize) -> Result<()> {
+        for (peer, route) in routes.iter_mut().enumerate() {
+            match route {
+                None => {}
+                Some(Route::Near(stream)) => exchange(stream, (rank, peer), 0)?,
+                Some(Route::Far { streams, .. }) => exchange(&mut streams[0], (rank, peer), 0)?,
+            }
+        }
+        Ok(())
     }
 
     /// Differs in length and bytes from rank to rank and from round to round.

@@ -104,13 +104,14 @@ enum Told {
 ///
 /// # Errors
 /// On all ranks the same: which pairs cannot reach each other and what was tried, that options
-/// differ, or that a rank is gone.
+/// differ, that a rank is gone, or that one has lost its place at etcd.
 pub fn connect(group: &mut Rendezvous, options: &Options) -> Result<Vec<Option<Route>>, Error> {
     if options.streams == 0 || options.streams > STREAMS_MAX {
         return Err(Error::Group(Failure::Disagree {
             what: format!("{} streams for each pair; 1 to {STREAMS_MAX} work", options.streams),
         }));
     }
+    group.begin()?;
     let own = place::addresses().map_err(Error::io("listing this host's addresses"))?;
     let listener = listen(group.on_one_host && options.interface.is_none())?;
     let port = listener.local_addr().map_err(Error::io("listening for peers"))?.port();

@@ -3,6 +3,7 @@
 use super::env::Env;
 use super::{JOB_MAX, Launcher, Local, Meet, Seat, hostlist, launcher};
 use crate::error::Error;
+use crate::etcd::Etcd;
 use crate::wire::RANKS_MAX;
 use sha2::{Digest, Sha256};
 
@@ -19,8 +20,8 @@ struct Found {
     meet: Option<Meet>,
 }
 
-/// The seat that an environment describes.
-pub(super) fn seat(env: &Env) -> Result<Option<Seat>, Error> {
+/// The seat that an environment describes; `etcd` comes before what it says.
+pub(super) fn seat(env: &Env, etcd: Option<Etcd>) -> Result<Option<Seat>, Error> {
     let found = if env.has(&["UNISONO_RANK"]) {
         unisono(env)?
     } else if env.has(&["UNISONO_SIZE"]) {
@@ -38,10 +39,10 @@ pub(super) fn seat(env: &Env) -> Result<Option<Seat>, Error> {
     } else {
         return Ok(None);
     };
-    finish(env, found).map(Some)
+    finish(env, etcd, found).map(Some)
 }
 
-fn finish(env: &Env, found: Found) -> Result<Seat, Error> {
+fn finish(env: &Env, etcd: Option<Etcd>, found: Found) -> Result<Seat, Error> {
     let size: usize = env.need(found.size, "the number of ranks has to be set too")?;
     let rank: usize = env.need(found.rank, "the rank has to be set")?;
     if size == 0 || size > RANKS_MAX {
@@ -52,7 +53,7 @@ fn finish(env: &Env, found: Found) -> Result<Seat, Error> {
         return Err(env.wrong(found.rank, format!("of {size} ranks the last is {last}")));
     }
     let alone = size == 1 || found.local.is_some_and(|l| l.size == Some(size));
-    let meet = match master(env)? {
+    let meet = match etcd.map(Meet::Etcd).map_or_else(|| named(env), |meet| Ok(Some(meet)))? {
         Some(meet) => meet,
         None if alone => Meet::Local,
         None => found.meet.ok_or(Error::NoMaster { launcher: found.launcher.name() })?,
@@ -67,6 +68,12 @@ fn finish(env: &Env, found: Found) -> Result<Seat, Error> {
             crate::secret::hex(&Sha256::digest(job.as_bytes()))
         }
         (None, Some(job)) => job,
+        // Many jobs meet there.
+        (None, None) if matches!(meet, Meet::Etcd(_)) => {
+            return Err(
+                env.wrong("UNISONO_JOB", "give the job a name that no other one has in etcd")
+            );
+        }
         // On several hosts the address is what all have in common.
         (None, None) if meet != Meet::Local => "unnamed".to_owned(),
         (None, None) => launcher::id(found.rank).ok_or_else(|| {
@@ -76,22 +83,26 @@ fn finish(env: &Env, found: Found) -> Result<Seat, Error> {
     Ok(Seat { rank, size, local: found.local, job, launcher: found.launcher, meet })
 }
 
+/// Where ranks meet, if a variable says it.
+fn named(env: &Env) -> Result<Option<Meet>, Error> {
+    const NAME: &str = "UNISONO_RENDEZVOUS";
+    let Some(text) = env.get(NAME) else { return master(env) };
+    if env.has(&["UNISONO_MASTER"]) {
+        return Err(env.wrong(NAME, "UNISONO_MASTER says where ranks meet, too; one is enough"));
+    }
+    text.parse().map(|etcd| Some(Meet::Etcd(etcd))).map_err(|why: String| env.wrong(NAME, why))
+}
+
 /// UNISONO_MASTER.
 fn master(env: &Env) -> Result<Option<Meet>, Error> {
     const NAME: &str = "UNISONO_MASTER";
     let Some(text) = env.get(NAME) else { return Ok(None) };
-    if text == "local" {
-        return Ok(Some(Meet::Local));
+    match text.parse() {
+        // Those need a name for the job and have a variable of their own.
+        Ok(Meet::Etcd(_)) => Err(env.wrong(NAME, "UNISONO_RENDEZVOUS takes the place of an etcd")),
+        Ok(meet) => Ok(Some(meet)),
+        Err(why) => Err(env.wrong(NAME, why)),
     }
-    let wrong = || env.wrong(NAME, "wanted is HOST:PORT, [IPV6]:PORT or local");
-    let (host, port) = text.rsplit_once(':').ok_or_else(wrong)?;
-    let bare = host.strip_prefix('[').and_then(|h| h.strip_suffix(']'));
-    let port = port.parse().ok().filter(|&p| p > 0).ok_or_else(wrong)?;
-    // Without brackets nobody can tell where an IPv6 address ends.
-    if host.is_empty() || (bare.is_none() && host.contains([':', '[', ']'])) {
-        return Err(wrong());
-    }
-    Ok(Some(Meet::Tcp { host: bare.unwrap_or(host).to_owned(), port, ports: 1 }))
 }
 
 fn local(env: &Env, rank: &str, size: &str) -> Result<Option<Local>, Error> {

@@ -8,9 +8,11 @@ mod launcher;
 mod tests;
 
 use crate::error::Error;
+use crate::etcd::Etcd;
 use crate::wire::RANKS_MAX;
 use env::Env;
 use std::fmt;
+use std::str::FromStr;
 
 /// Who started this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +20,7 @@ use std::fmt;
 pub enum Launcher {
     /// UNISONO_RANK and UNISONO_SIZE: `unisono launch`, or somebody by hand.
     Unisono,
-    /// torchrun, or another agent of torch elastic.
+    /// torchrun, or another agent of torch elastic; by its documentation, it was never run here.
     Torchrun,
     /// mpirun of Open MPI.
     OpenMpi,
@@ -67,12 +69,38 @@ pub enum Meet {
         /// How many: more than one where the launcher did not keep one free for us.
         ports: u16,
     },
+    /// Rank 0 says it in an etcd.
+    Etcd(Etcd),
+}
+
+impl FromStr for Meet {
+    type Err = String;
+
+    /// `local`, `HOST:PORT`, `[IPV6]:PORT` or `etcd://...`
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "local" {
+            return Ok(Self::Local);
+        }
+        if text.contains("://") {
+            return text.parse().map(Self::Etcd);
+        }
+        let wrong = || "wanted is HOST:PORT, [IPV6]:PORT or local".to_owned();
+        let (host, port) = text.rsplit_once(':').ok_or_else(wrong)?;
+        let bare = host.strip_prefix('[').and_then(|h| h.strip_suffix(']'));
+        let port = port.parse().ok().filter(|&p| p > 0).ok_or_else(wrong)?;
+        // Without brackets nobody can tell where an IPv6 address ends.
+        if host.is_empty() || (bare.is_none() && host.contains([':', '[', ']'])) {
+            return Err(wrong());
+        }
+        Ok(Self::Tcp { host: bare.unwrap_or(host).to_owned(), port, ports: 1 })
+    }
 }
 
 impl fmt::Display for Meet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Local => f.write_str("a Unix socket of this host"),
+            Self::Etcd(etcd) => etcd.fmt(f),
             Self::Tcp { host, port, ports } => {
                 match host.contains(':') {
                     true => write!(f, "[{host}]:{port}")?,
@@ -107,12 +135,21 @@ impl Seat {
     ///
     /// UNISONO_RANK and UNISONO_SIZE come first, then torchrun, Open MPI, MPICH and its kin, Slurm,
     /// then RANK with WORLD_SIZE and MASTER_ADDR. UNISONO_MASTER (`HOST:PORT`, `[IPV6]:PORT`, or
-    /// `local`) and UNISONO_JOB override what any launcher says.
+    /// `local`) and UNISONO_JOB override what any launcher says, and so does UNISONO_RENDEZVOUS
+    /// ([`Etcd`]) in place of UNISONO_MASTER.
     ///
     /// # Errors
     /// If a variable makes no sense or the launcher leaves out what only it knows.
     pub fn from_env() -> Result<Option<Self>, Error> {
-        detect::seat(&Env::of_process())
+        detect::seat(&Env::of_process(), None)
+    }
+
+    /// The same, but ranks meet by way of this etcd, whatever variables say.
+    ///
+    /// # Errors
+    /// As for [`Self::from_env`].
+    pub fn from_env_at(etcd: Etcd) -> Result<Option<Self>, Error> {
+        detect::seat(&Env::of_process(), Some(etcd))
     }
 
     /// A seat that is known otherwise, for example from a program's own arguments.

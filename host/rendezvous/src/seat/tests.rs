@@ -2,14 +2,19 @@
 
 use super::env::Env;
 use super::{Launcher, Local, Meet, Seat, detect};
+use crate::error::Error;
+
+fn detected(pairs: &[(&str, &str)]) -> Result<Option<Seat>, Error> {
+    detect::seat(&Env::of(pairs), None)
+}
 
 fn seat(pairs: &[(&str, &str)]) -> Seat {
-    detect::seat(&Env::of(pairs)).unwrap().expect("a seat")
+    detected(pairs).unwrap().expect("a seat")
 }
 
 #[track_caller]
 fn refused(pairs: &[(&str, &str)], words: &[&str]) {
-    let error = detect::seat(&Env::of(pairs)).unwrap_err().to_string();
+    let error = detected(pairs).unwrap_err().to_string();
     for word in words {
         assert!(error.contains(word), "{word} is not in: {error}");
     }
@@ -59,9 +64,9 @@ const SLURM: [(&str, &str); 9] = [
 
 #[test]
 fn nobody_says_anything() {
-    assert_eq!(detect::seat(&Env::of(&[])).unwrap(), None);
-    assert_eq!(detect::seat(&Env::of(&[("RANK", "1"), ("UNISONO_MASTER", "x:1")])).unwrap(), None);
-    assert_eq!(detect::seat(&Env::of(&[("UNISONO_RANK", "")])).unwrap(), None);
+    assert_eq!(detected(&[]).unwrap(), None);
+    assert_eq!(detected(&[("RANK", "1"), ("UNISONO_MASTER", "x:1")]).unwrap(), None);
+    assert_eq!(detected(&[("UNISONO_RANK", "")]).unwrap(), None);
 }
 
 #[test]
@@ -135,9 +140,9 @@ fn slurm_comes_last_and_its_lists_are_expanded() {
 #[test]
 fn the_script_of_a_batch_job_is_no_rank() {
     let batch = [("SLURM_PROCID", "0"), ("SLURM_NTASKS", "4"), ("SLURM_JOB_ID", "7")];
-    assert_eq!(detect::seat(&Env::of(&batch)).unwrap(), None);
+    assert_eq!(detected(&batch).unwrap(), None);
     let numbered = [&batch[..], &[("SLURM_STEP_ID", "4294967291")]].concat();
-    assert_eq!(detect::seat(&Env::of(&numbered)).unwrap(), None);
+    assert_eq!(detected(&numbered).unwrap(), None);
 }
 
 #[test]
@@ -162,7 +167,7 @@ fn nonsense_is_named_with_its_value() {
         }
         all
     };
-    assert!(detect::seat(&Env::of(&with("UNISONO_RANK", "3"))).is_ok());
+    assert!(detected(&with("UNISONO_RANK", "3")).is_ok());
     refused(&with("UNISONO_RANK", "4"), &["UNISONO_RANK=4", "the last is 3"]);
     refused(&with("UNISONO_RANK", "-1"), &["UNISONO_RANK=-1"]);
     refused(&with("UNISONO_SIZE", "0"), &["UNISONO_SIZE=0", "1 to 4096"]);
@@ -175,4 +180,34 @@ fn nonsense_is_named_with_its_value() {
     let mut slurm = SLURM;
     slurm[7].1 = "node[";
     refused(&slurm, &["SLURM_STEP_NODELIST=node["]);
+}
+
+#[cfg(feature = "etcd")]
+#[test]
+fn an_etcd_may_be_where_ranks_meet() {
+    const PLACE: (&str, &str) = ("UNISONO_RENDEZVOUS", "etcd://h:1,i:2/p/q");
+    let etcd = || PLACE.1.parse().unwrap();
+    let job = ("UNISONO_JOB", "mine");
+    for launcher in [&UNISONO[..], &OPEN_MPI, &SLURM] {
+        let one = seat(&[launcher, &[PLACE, job]].concat());
+        assert_eq!((one.meet, one.job.as_str()), (Meet::Etcd(etcd()), "mine"));
+    }
+    // Slurm's own name for a job is one everywhere; nobody else may have the same.
+    assert!(seat(&[&SLURM[..], &[PLACE]].concat()).job.starts_with("slurm-"));
+    let plain = [("RANK", "0"), ("WORLD_SIZE", "2"), ("MASTER_ADDR", "h"), ("MASTER_PORT", "1")];
+    refused(&[&plain[..], &[PLACE]].concat(), &["UNISONO_JOB", "no other one has in etcd"]);
+    refused(&[&plain[..], &[PLACE, job, ("UNISONO_MASTER", "h:1")]].concat(), &["UNISONO_MASTER"]);
+    let wrong = ("UNISONO_RENDEZVOUS", "redis://h:1");
+    refused(&[&plain[..], &[wrong, job]].concat(), &["redis://h:1", "wanted is etcd://HOST:PORT"]);
+    // What a program is told comes before its environment.
+    let env = Env::of(&[&plain[..], &[wrong, job]].concat());
+    let told = detect::seat(&env, Some(etcd())).unwrap().unwrap();
+    assert_eq!(told.meet, Meet::Etcd(etcd()));
+}
+
+#[cfg(not(feature = "etcd"))]
+#[test]
+fn a_build_without_etcd_says_so() {
+    let place = ("UNISONO_RENDEZVOUS", "etcd://h:1/p");
+    refused(&[&UNISONO[..], &[place]].concat(), &["this build is without etcd"]);
 }

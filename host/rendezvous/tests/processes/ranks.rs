@@ -102,6 +102,13 @@ impl Running {
         assert_eq!(line, "joined\n");
     }
 
+    /// Stops it, or lets it go on.
+    #[allow(dead_code, reason = "not all tests that share this file do it")]
+    pub fn signal(&self, signal: rustix::process::Signal) {
+        let pid = rustix::process::Pid::from_child(self.0.as_ref().expect("runs"));
+        rustix::process::kill_process(pid, signal).expect("runs");
+    }
+
     /// As by the kernel when memory is short.
     pub fn kill(mut self) {
         let mut child = self.0.take().expect("runs");

@@ -215,6 +215,7 @@ mod tests {
         assert_eq!(apis("cpu,opencl:0,opencl:1"), Ok(vec![Api::OpenCl]));
         assert_eq!(apis("auto"), Ok(vec![Api::Vulkan, Api::OpenCl]));
         let group = GroupArgs {
+            rendezvous: None,
             algo: Algo::Auto,
             order: OrderArg::Any,
             chunk: None,

@@ -13,7 +13,7 @@ use clap::ValueEnum;
 use std::str::FromStr;
 use std::time::Duration;
 use unisono::schedule::{Aggregators, Nodes, Owners};
-use unisono::world::Interface;
+use unisono::world::{Etcd, Interface};
 use unisono::{DType, DeviceSpec, Group, GroupBuilder, Order, ReduceOp, Schedule, World};
 
 /// Not a comment of the field: to rustdoc, the brackets would be links.
@@ -40,13 +40,16 @@ pub struct GroupArgs {
     /// Give a call up after this time without any progress
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
     pub timeout: Duration,
-    /// How processes reach each other, if a launcher (`unisono launch`, mpirun, torchrun, srun) has
+    /// How processes reach each other, if a launcher (`unisono launch`, mpirun, mpiexec, srun) has
     /// started several
     #[arg(long, value_enum, default_value = "auto")]
     pub links: Links,
     /// The network between hosts: the name of an interface, or 10.0.0.0/8 [default: what works]
     #[arg(long, value_name = "NAME|NET")]
     pub interface: Option<Interface>,
+    /// Processes meet by way of an etcd; UNISONO_RENDEZVOUS does the same
+    #[arg(long, value_name = "etcd://HOST:PORT/PREFIX")]
+    pub rendezvous: Option<Etcd>,
 }
 
 /// `--links`.
@@ -61,7 +64,7 @@ pub enum Links {
 impl GroupArgs {
     /// The processes that a launcher has started for this command, if there are several.
     pub fn world(&self, interrupt: &Interrupt) -> anyhow::Result<Option<World>> {
-        Job::find(self.links, self.interface.as_ref(), interrupt)
+        Job::find(self, interrupt)
     }
 
     /// A group for tensors of this type, in which this process has these ranks.

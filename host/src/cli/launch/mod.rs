@@ -15,12 +15,13 @@ use places::Host;
 use start::Job;
 use std::ffi::OsString;
 use std::path::PathBuf;
-use unisono_rendezvous::{Interface, Secret};
+use unisono_rendezvous::{Etcd, Interface, Secret};
 pub use watch::RankFailed;
 
 const AFTER_HELP: &str = "\
 Each process finds its place in UNISONO_RANK, UNISONO_SIZE, UNISONO_LOCAL_RANK, UNISONO_LOCAL_SIZE,
-UNISONO_JOB, UNISONO_MASTER and UNISONO_SECRET. If one fails, the others get a moment to notice,
+UNISONO_JOB, UNISONO_MASTER (or UNISONO_RENDEZVOUS) and UNISONO_SECRET. Its standard input is
+/dev/null: launch does not pass its own on. If one fails, the others get a moment to notice,
 then they are ended; its exit code is launch's (128 + n if signal n ended it).
 
 Other hosts are reached by ssh, or by the command in UNISONO_RSH; the secret goes there through its
@@ -29,7 +30,8 @@ standard input, never on a command line.
 Examples:
   unisono launch -n 4 -- ./train
   unisono launch -n 8 --hosts node1,node2 --interface 10.0.0.0/8 -- ./train
-  unisono launch --hosts node1:1,node2:3 -- ./train";
+  unisono launch --hosts node1:1,node2:3 -- ./train
+  unisono launch -n 8 --hosts node1,node2 --rendezvous etcd://node9:2379/jobs -- ./train";
 
 /// What `launch` takes.
 #[derive(clap::Args, Debug)]
@@ -44,6 +46,9 @@ pub struct LaunchArgs {
     /// Where rank 0 can be reached [default: the first host, at a port of its own]
     #[arg(long, value_name = "HOST[:PORT]")]
     master: Option<String>,
+    /// Ranks meet by way of an etcd; UNISONO_RENDEZVOUS does the same
+    #[arg(long, value_name = "etcd://HOST:PORT/PREFIX", conflicts_with = "master")]
+    rendezvous: Option<Etcd>,
     /// File with the secret that all ranks share [default: a new one]
     #[arg(long, value_name = "FILE")]
     secret_file: Option<PathBuf>,
@@ -67,7 +72,7 @@ pub fn run(args: &LaunchArgs, interrupt: &Interrupt) -> Result<()> {
     };
     let name = start::job_name()?;
     let job = Job {
-        master: master(args, &name)?,
+        meet: meet(args, &name)?,
         name,
         secret,
         interface: args.interface.as_ref().map(ToString::to_string),
@@ -78,6 +83,20 @@ pub fn run(args: &LaunchArgs, interrupt: &Interrupt) -> Result<()> {
         rsh: start::rsh(std::env::var_os("UNISONO_RSH"))?,
     };
     watch::run(&job, &places, interrupt)
+}
+
+/// The variable that says where ranks meet, and its value.
+fn meet(args: &LaunchArgs, job: &str) -> Result<(&'static str, String)> {
+    let outer = std::env::var(start::RENDEZVOUS).ok().filter(|place| !place.is_empty());
+    let outer = outer.filter(|_| args.master.is_none() && args.rendezvous.is_none());
+    let parse = |place: String| {
+        let etcd = place.parse::<Etcd>();
+        etcd.map_err(|why| Usage(format!("{}={place}: {why}", start::RENDEZVOUS)))
+    };
+    match args.rendezvous.clone().map(Ok).or_else(|| outer.map(parse)).transpose()? {
+        Some(etcd) => Ok((start::RENDEZVOUS, etcd.to_string())),
+        None => Ok((start::MASTER, master(args, job)?)),
+    }
 }
 
 /// UNISONO_MASTER of all ranks.

@@ -15,7 +15,8 @@ use unisono_rendezvous::Secret;
 /// What all ranks have in common.
 pub struct Job<'a> {
     pub name: String,
-    pub master: String,
+    /// Where ranks meet: a variable and its value.
+    pub meet: (&'static str, String),
     pub secret: Secret,
     pub interface: Option<String>,
     pub size: usize,
@@ -27,6 +28,12 @@ pub struct Job<'a> {
 }
 
 const SECRET: &str = "UNISONO_SECRET";
+/// Goes the same way as the secret.
+const PASSWORD: &str = "UNISONO_ETCD_PASSWORD";
+/// Where rank 0 is met.
+pub const MASTER: &str = "UNISONO_MASTER";
+/// The etcd that says it, in place of the above.
+pub const RENDEZVOUS: &str = "UNISONO_RENDEZVOUS";
 
 impl Job<'_> {
     /// Starts a rank. Call it from a thread that lives as long as the rank may: the kernel ends the
@@ -53,7 +60,8 @@ impl Job<'_> {
         let started = command.spawn().with_context(|| format!("rank {rank}: starting {program}"));
         let mut child = started?;
         if let (Some(_), Some(input)) = (&place.host, child.stdin.as_mut()) {
-            let line = [self.secret.expose(), b"\n"].concat();
+            let password = std::env::var_os(PASSWORD).unwrap_or_default();
+            let line = [self.secret.expose(), b"\n", password.as_bytes(), b"\n"].concat();
             // If it has ended already, its exit code says more than this would.
             let _ = input.write_all(&line).and_then(|()| input.flush());
         }
@@ -63,17 +71,22 @@ impl Job<'_> {
     fn here(&self, rank: usize, place: &Place) -> Command {
         let mut command = Command::new(&self.command[0]);
         command.args(&self.command[1..]).stdin(Stdio::null());
+        // Of a job that this one is a part of.
+        command.env_remove(MASTER).env_remove(RENDEZVOUS);
         command.envs(self.variables(rank, place));
         command.env(SECRET, OsStr::from_bytes(self.secret.expose()));
         command
     }
 
-    /// The shell over there reads the secret from its input, and takes the end of its input for an
-    /// order to end: so nothing stays there, however this process ends. What does not listen is
+    /// The shell over there reads secret and password from its input, and takes the end of that for
+    /// an order to end: so nothing stays there, however this process ends. What does not listen is
     /// killed there before this side kills the shell.
     fn there(&self, rank: usize, place: &Place, host: &str) -> Command {
         let mut script = Vec::new();
-        script.extend(b"IFS= read -r UNISONO_SECRET; export UNISONO_SECRET; exec 3<&0; cd ");
+        script.extend(b"IFS= read -r UNISONO_SECRET; IFS= read -r UNISONO_ETCD_PASSWORD; ");
+        script.extend(b"export UNISONO_SECRET UNISONO_ETCD_PASSWORD; ");
+        // Neither may come from a user's own profile there.
+        script.extend(b"unset UNISONO_MASTER UNISONO_RENDEZVOUS; exec 3<&0; cd ");
         script.extend(quoted(self.folder.as_os_str()));
         script.extend(b" || exit 127; setsid env");
         for (name, value) in self.variables(rank, place) {
@@ -98,7 +111,7 @@ impl Job<'_> {
         command
     }
 
-    /// Everything but the secret.
+    /// Everything but secret and password.
     fn variables(&self, rank: usize, place: &Place) -> Vec<(&'static str, String)> {
         let mut all = vec![
             ("UNISONO_RANK", rank.to_string()),
@@ -106,7 +119,7 @@ impl Job<'_> {
             ("UNISONO_LOCAL_RANK", place.local_rank.to_string()),
             ("UNISONO_LOCAL_SIZE", place.local_size.to_string()),
             ("UNISONO_JOB", self.name.clone()),
-            ("UNISONO_MASTER", self.master.clone()),
+            self.meet.clone(),
         ];
         all.extend(self.interface.clone().map(|name| ("UNISONO_INTERFACE", name)));
         all

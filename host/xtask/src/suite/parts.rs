@@ -62,7 +62,7 @@ pub const PARTS: &[Part] = &[
     },
     Part {
         name: "launchers",
-        about: "ranks under mpirun, mpiexec, srun and launch; two hosts with a wire between them",
+        about: "ranks under mpirun, mpiexec, srun, launch and etcd; two hosts with a wire between",
         mandatory: false,
         slow: true,
         run: launched,
@@ -146,6 +146,7 @@ fn fmt(project: &Project) -> Result<Outcome> {
 
 fn clippy(project: &Project) -> Result<Outcome> {
     install::components(project)?;
+    install::protoc()?;
     let mut host = project.cargo();
     host.args(["clippy", "--locked", "--workspace", "--all-targets", "--all-features"]);
     cmd::run(host.args(["--", "-D", "warnings"]))?;
@@ -157,6 +158,7 @@ fn clippy(project: &Project) -> Result<Outcome> {
 }
 
 fn doc(project: &Project) -> Result<Outcome> {
+    install::protoc()?;
     let mut cargo = project.cargo();
     cargo.env("RUSTDOCFLAGS", "-D warnings");
     cargo.args(["doc", "--locked", "--workspace", "--no-deps", "--all-features"]);
@@ -199,16 +201,23 @@ fn gpus(project: &Project) -> Result<Outcome> {
 }
 
 fn launched(project: &Project) -> Result<Outcome> {
-    let folder = match launchers::prepare(project) {
+    let folder = match launchers::prepare(project).and_then(|f| install::protoc().map(|()| f)) {
         Ok(folder) => folder,
         Err(error) => return Ok(Outcome::CannotRun(format!("{error:#}"))),
     };
     // One of them is our own.
-    cmd::run(project.cargo().args(["build", "--locked", "--package=unisono", "--bin=unisono"]))?;
-    let mut cargo = project.cargo();
-    cargo.env(launchers::FOLDER, folder).args(["test", "--locked", "--no-fail-fast"]);
-    cargo.args(["--package=unisono-rendezvous", "--test=hosts"]);
-    counted(&mut cargo, &mut std::io::stdout())
+    let tool = ["build", "--locked", "--package=unisono", "--features=etcd", "--bin=unisono"];
+    cmd::run(project.cargo().args(tool))?;
+    let mut hosts = project.cargo();
+    hosts.env(launchers::FOLDER, folder).args(["test", "--locked", "--no-fail-fast"]);
+    hosts.args(["--package=unisono-rendezvous", "--features=etcd", "--test=hosts"]);
+    let mut etcd = project.cargo();
+    etcd.args(["test", "--locked", "--package=unisono-rendezvous", "--features=etcd"]);
+    // Its tests wait for leases to end, and for each other if there are few threads.
+    etcd.args(["--lib", "--test=etcd", "--", "--test-threads=16"]);
+    let hosts = counted(&mut hosts, &mut std::io::stdout());
+    let etcd = counted(&mut etcd, &mut std::io::stdout());
+    Ok(both(hosts?, etcd?))
 }
 
 fn loom(project: &Project) -> Result<Outcome> {

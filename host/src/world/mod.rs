@@ -1,20 +1,20 @@
 //! The processes of a job, which make groups together.
 
+mod builder;
+
 use crate::error::Error;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
-use unisono_rendezvous::{Options, Rendezvous, Route, Seat, Secret, connect};
+use unisono_rendezvous::{Options, Rendezvous, Route, connect};
 
-pub use unisono_rendezvous::{Interface, Launcher};
+pub use builder::WorldBuilder;
+pub use unisono_rendezvous::{Etcd, Interface, Launcher, Local, Meet, Seat};
 
-/// How long the processes of a job wait for each other to come.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// All processes that a launcher has started for one job: `unisono launch`, `torchrun`, `mpirun`,
-/// `mpiexec`, `srun`. Clones are the same job.
+/// All processes of one job. A launcher has started them (`unisono launch`, `mpirun`, `mpiexec`,
+/// `srun`; of `torchrun` the documented variables are read, but it was never run here), or the
+/// program itself knows its place ([`World::builder`]). Clones are the same job.
 ///
 /// What is done with it, making groups above all, all processes do in the same order.
 ///
@@ -62,10 +62,13 @@ impl World {
     /// As for [`World::from_env`].
     pub fn from_env_unless(stop: Arc<AtomicBool>) -> Result<Option<Self>, Error> {
         let Some(seat) = Seat::from_env()? else { return Ok(None) };
-        let secret = Secret::from_env()?;
-        let rendezvous = Rendezvous::join_unless(&seat, secret.as_ref(), PATIENCE, stop)?;
-        let rendezvous = Arc::new(Mutex::new(rendezvous));
-        Ok(Some(Self { rendezvous, seat: Arc::new(seat), near: true, interface: None }))
+        let builder = Self::builder().seat(seat).secret_from_env()?;
+        builder.interrupt(stop).build().map(Some)
+    }
+
+    /// A place that does not come from the environment.
+    pub fn builder() -> WorldBuilder {
+        WorldBuilder::default()
     }
 
     /// Number of this process, from 0.
