@@ -91,7 +91,7 @@ fn lent(between: impl FnOnce(&mut Member, u64, *mut f32)) -> (Vec<f32>, Option<b
     assert!(zero.is_quick(&sum.config), "small enough");
     let print = sum.config.fingerprint();
     // SAFETY: see above.
-    let tried = unsafe { zero.quick(&mut sum, &print, 1) };
+    let tried = unsafe { zero.quick(&mut sum, &print, || false) };
     assert_eq!(tried, Ok(Quick::No), "all buffers are in use");
     // SAFETY: see above.
     let lent = unsafe { zero.begin(&mut sum) }.expect("a channel");
@@ -103,7 +103,7 @@ fn lent(between: impl FnOnce(&mut Member, u64, *mut f32)) -> (Vec<f32>, Option<b
     assert_eq!(near[..COUNT], [1.5; COUNT]);
     let mut sum = call(&one, Kind::AllReduce, Schedule::OneShot, COUNT as u64, near_at);
     // SAFETY: see above.
-    let done = match unsafe { one.quick(&mut sum, &print, 3) } {
+    let done = match unsafe { one.quick(&mut sum, &print, || false) } {
         Ok(Quick::Done) => None,
         Ok(Quick::Begun(begun)) => {
             spin(&mut one);

@@ -48,8 +48,9 @@ where
             && self.links.iter().flatten().all(rides)
     }
 
-    /// Runs a call that [`Engine::is_quick`] and that has this fingerprint, looking for the frames
-    /// of peers at most so often. Waits for the device, which should be one that folds at once.
+    /// Runs a call that [`Engine::is_quick`] and that has this fingerprint. `wait` is called after
+    /// each look in vain for a peer's frame; once it says false, a machine gets the call. Waits for
+    /// the device, which should be one that folds at once.
     ///
     /// # Safety
     /// As for [`Engine::begin`], until it is over or [`Quick::No`].
@@ -60,7 +61,7 @@ where
         &mut self,
         call: &mut Call<D::Mem>,
         print: &Fingerprint,
-        looks: u32,
+        wait: impl FnMut() -> bool,
     ) -> Result<Quick, BeginError> {
         let index = self.channel(self.next_op);
         let free = |slot: &crate::slot::Slot<_, W, R, P>| slot.state == State::Free && !slot.failed;
@@ -85,7 +86,7 @@ where
             }
         }
         // SAFETY: the caller's promise.
-        if unsafe { self.gather(index, call, &own, looks) } {
+        if unsafe { self.gather(index, call, &own, wait) } {
             self.next_op += 1;
             return Ok(Quick::Done);
         }
@@ -106,7 +107,7 @@ where
         index: usize,
         call: &Call<D::Mem>,
         own: &Header,
-        mut looks: u32,
+        mut wait: impl FnMut() -> bool,
     ) -> bool {
         let config = &call.config;
         let ranks = config.layout.ranks;
@@ -117,7 +118,7 @@ where
         {
             let (mem, weight) = match link {
                 None => (call.buffers.input, config.weight),
-                Some(link) => match await_leaf(link, index, own, rank as Rank, &mut looks) {
+                Some(link) => match await_leaf(link, index, own, rank as Rank, &mut wait) {
                     Some((mem, weight, handle)) => {
                         // There is room: `is_quick` has counted the ranks.
                         let _ = handles.push(handle);
@@ -178,14 +179,14 @@ unsafe fn fold_now<D: Device>(device: &mut D, work: &Fold<'_, D::Mem>) -> Result
     }
 }
 
-/// What a peer contributes, and its weight; `None` if it has not come after so many looks, or is
-/// something else.
+/// What a peer contributes, and its weight; `None` if it has not come when `wait` says false, or
+/// is something else.
 fn await_leaf<L: Link>(
     link: &mut L,
     index: usize,
     own: &Header,
     from: Rank,
-    looks: &mut u32,
+    wait: &mut impl FnMut() -> bool,
 ) -> Option<(L::Mem, unisono_core::Scalar, u32)> {
     loop {
         if let Some(frame) = link.poll_frame(index).ok()? {
@@ -201,6 +202,8 @@ fn await_leaf<L: Link>(
                 _ => None,
             };
         }
-        *looks = looks.checked_sub(1)?;
+        if !wait() {
+            return None;
+        }
     }
 }

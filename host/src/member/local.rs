@@ -61,9 +61,6 @@ struct Prepared {
     quick: Option<Fingerprint>,
 }
 
-/// How often a call without a machine looks for its peers' frames before it gets one.
-const LOOKS: u32 = 300;
-
 /// A prepared call is not there, though it has just been made: cannot be.
 const NOT_READY: Error = Error::Busy(0);
 
@@ -182,17 +179,20 @@ impl Local {
     pub unsafe fn run(&mut self, call: &Call, memory: Memory) -> Result<(), Error> {
         self.ready(call, memory)?;
         let interrupted = self.is_interrupted();
-        let Some(Prepared { call, quick, .. }) = &mut self.last else { return Err(NOT_READY) };
+        let Self { last, engine, seat, patience, .. } = self;
+        let Some(Prepared { call, quick, .. }) = last else { return Err(NOT_READY) };
         let mut begun = Quick::No;
         if let Some(print) = quick.as_ref().filter(|_| !interrupted) {
+            let mut looks = 0;
+            let wait = || patience.look(&mut looks, seat.as_mut());
             // SAFETY: the caller's promise.
-            begun = unsafe { self.engine.quick(call, print, LOOKS) }?;
+            begun = unsafe { engine.quick(call, print, wait) }?;
         }
         let op_id = match begun {
             Quick::Done => return Ok(()),
             Quick::Begun(op_id) => op_id,
             // SAFETY: the caller's promise.
-            Quick::No => unsafe { self.engine.begin(call) }?,
+            Quick::No => unsafe { engine.begin(call) }?,
         };
         self.finish(op_id)
     }

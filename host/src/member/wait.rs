@@ -1,6 +1,7 @@
 //! How a member waits: first spin, then let others run, then sleep; and looks at the time.
 
 use super::local::Local;
+use super::seat::Seat;
 use crate::error::Error;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -13,6 +14,9 @@ pub(crate) struct Patience {
     spins: u32,
     /// Rounds of yielding after that.
     yields: u32,
+    /// Looks for a peer's frame, and rounds of yielding after that, before a small call gets a
+    /// machine.
+    quick: [u32; 2],
 }
 
 impl Patience {
@@ -20,14 +24,33 @@ impl Patience {
     /// on its cores.
     pub fn new(members: usize, busy: bool) -> Self {
         if busy {
-            return Self { spins: EAGER, yields: 30 };
+            return Self { spins: EAGER, yields: 30, quick: [300, 0] };
         }
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         if members <= cores {
-            return Self { spins: 400, yields: 2000 };
+            return Self { spins: 400, yields: 2000, quick: [300, 0] };
         }
         // A scheduler that owes this thread some time lets it run on, however often it yields.
-        Self { spins: 2, yields: 400 }
+        Self { spins: 2, yields: 400, quick: [20, 100] }
+    }
+
+    /// After a look in vain for a small call: waits a little; false if that was the last one.
+    pub fn look(&self, looks: &mut u32, seat: Option<&mut Seat>) -> bool {
+        *looks += 1;
+        let [looking, yielding] = self.quick;
+        if *looks <= looking {
+            return true;
+        }
+        if *looks == looking + 1
+            && let Some(seat) = seat
+        {
+            seat.settle();
+        }
+        let goes_on = *looks <= looking + yielding;
+        if goes_on {
+            std::thread::yield_now();
+        }
+        goes_on
     }
 }
 
@@ -64,7 +87,7 @@ impl Waiter {
     /// Nothing happened: waits a little. Returns the time if it is worth looking at deadlines.
     pub fn idle(&mut self, member: &mut Local) -> Option<unisono_core::Instant> {
         self.idle = self.idle.saturating_add(1);
-        let Patience { spins, yields } = self.patience;
+        let Patience { spins, yields, .. } = self.patience;
         let asleep = self.idle > spins + yields;
         if self.idle <= EAGER.min(spins) {
             // A pause is as long as half a small message.
