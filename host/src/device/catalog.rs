@@ -57,10 +57,11 @@ impl Catalog {
     }
 
     /// The devices that `auto` stands for, without the CPU: real ones, each through the first API
-    /// that sees it.
+    /// that sees it and can use it.
     pub fn real(&self) -> impl Iterator<Item = DeviceSpec> {
-        let first = self.devices.iter().filter_map(|cards| cards.first());
-        first.filter(|card| card.kind != CardType::Software).map(name_of)
+        let usable = |cards: &Vec<Card>| cards.iter().find(|card| usable(card).is_ok()).cloned();
+        let first = self.devices.iter().filter_map(usable);
+        first.filter(|card| card.kind != CardType::Software).map(|card| name_of(&card))
     }
 }
 
@@ -72,6 +73,23 @@ static RULED_OUT: Mutex<Vec<(Api, GpuError)>> = Mutex::new(Vec::new());
 /// it is loaded crashes the process, and no library can prevent that.
 pub fn rule_out(api: Api, why: GpuError) {
     RULED_OUT.lock().unwrap_or_else(PoisonError::into_inner).push((api, why));
+}
+
+/// Devices that this process leaves alone, by their place in an API's list, and why.
+static DEVICES_RULED_OUT: Mutex<Vec<(Api, usize, GpuError)>> = Mutex::new(Vec::new());
+
+/// As [`rule_out`] for one device of an API: it stays in the list, but whoever opens it gets this
+/// error. For programs that know that its driver crashes only then.
+pub fn rule_out_device(api: Api, index: usize, why: GpuError) {
+    let mut ruled_out = DEVICES_RULED_OUT.lock().unwrap_or_else(PoisonError::into_inner);
+    ruled_out.push((api, index, why));
+}
+
+/// May a device be opened?
+pub(crate) fn usable(card: &Card) -> Result<(), GpuError> {
+    let ruled_out = DEVICES_RULED_OUT.lock().unwrap_or_else(PoisonError::into_inner);
+    let this = |(api, index, _): &&(Api, usize, GpuError)| (*api, *index) == (card.api, card.index);
+    ruled_out.iter().find(this).map_or(Ok(()), |(.., why)| Err(why.clone()))
 }
 
 /// The files from which an API's loader learns of drivers: Vulkan's manifests, OpenCL's `.icd`

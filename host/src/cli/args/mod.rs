@@ -3,7 +3,7 @@
 mod devices;
 mod number;
 
-pub use devices::{Devices, Place, Ranks, asks};
+pub use devices::{Devices, Place, Ranks};
 pub use number::{bytes, duration, rate};
 
 use super::error::Usage;

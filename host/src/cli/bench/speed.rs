@@ -1,6 +1,7 @@
 //! `unisono bench device`: one GPU by itself.
 
 use super::super::args;
+use super::super::drivers::Wanted;
 use super::super::error::Usage;
 use super::super::interrupt::Interrupt;
 use super::super::report::{print, print_json, table, time};
@@ -8,7 +9,7 @@ use super::args::{Some1, dtypes, ops};
 use anyhow::Result;
 use serde::Serialize;
 use std::time::Duration;
-use unisono::device::{Api, Bench, DeviceSpec, Opened};
+use unisono::device::{Bench, DeviceSpec, Opened};
 use unisono::{DType, ReduceOp};
 
 /// Options of `unisono bench device`.
@@ -39,9 +40,9 @@ pub struct DeviceArgs {
 }
 
 impl DeviceArgs {
-    /// The APIs that are asked for the device.
-    pub fn apis(&self) -> Vec<Api> {
-        Api::ALL.into_iter().filter(|api| args::asks(&self.device, *api)).collect()
+    /// What is asked of which API.
+    pub fn wanted(&self) -> Vec<Wanted> {
+        Wanted::these(std::slice::from_ref(&self.device))
     }
 }
 
