@@ -4,7 +4,7 @@ mod devices;
 mod number;
 
 pub use devices::{Devices, Place, Ranks};
-pub use number::{bytes, duration, rate};
+pub use number::{bytes, duration, rate, some_bytes};
 
 use super::error::Usage;
 use super::interrupt::Interrupt;

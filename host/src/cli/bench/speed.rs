@@ -29,7 +29,7 @@ pub struct DeviceArgs {
     sources: u16,
     /// Size of each source
     #[arg(short = 'b', long, value_name = "SIZE", default_value = "16M",
-          value_parser = args::bytes)]
+          value_parser = args::some_bytes)]
     bytes: u64,
     /// Time to spend on each row
     #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = args::duration)]
@@ -88,7 +88,7 @@ pub fn run(args: &DeviceArgs, interrupt: &Interrupt) -> Result<()> {
     let Some(on) = Opened::open(&args.device).map_err(unisono::Error::from)? else {
         return Err(Usage(format!("{} is no GPU; `bench fold` is for the CPU", args.device)).into());
     };
-    let bytes = usize::try_from(args.bytes.max(64).next_multiple_of(64))?;
+    let bytes = usize::try_from(args.bytes.next_multiple_of(64))?;
     let mut bench = Bench::new(&on, args.sources, bytes, args.budget)?;
     let gigabytes = |streams: usize, seconds: f64| (streams * bytes) as f64 / seconds / 1e9;
     let copy = gigabytes(2, bench.copy()?);
