@@ -214,7 +214,7 @@ impl GroupBuilder {
     /// Opens the devices of this process.
     fn places(&self) -> Result<Places, Error> {
         let named = self.named()?;
-        if self.world.is_some() && self.has_boards(&named) {
+        if self.world.is_some() && self.boards(&named) > 0 {
             let text = "a group of several processes cannot have boards yet: only the process that \
                         a board is attached to reaches it";
             return Err(Error::Build(text.into()));
@@ -224,9 +224,10 @@ impl GroupBuilder {
         Places::open(named, &self.aggregators, members, self.timeout)
     }
 
-    fn has_boards(&self, named: &[On]) -> bool {
-        let is_board = |on: &On| matches!(on, On::Board(_) | On::Named(DeviceSpec::Dpu(_)));
-        !self.aggregators.is_empty() || named.iter().any(is_board)
+    /// How many boards there are, with data or without.
+    fn boards(&self, named: &[On]) -> usize {
+        let is_board = |on: &&On| matches!(on, On::Board(_) | On::Named(DeviceSpec::Dpu(_)));
+        self.aggregators.len() + named.iter().filter(is_board).count()
     }
 
     /// Members of a group with so many ranks.
@@ -252,6 +253,12 @@ impl GroupBuilder {
         let ranks = u16::try_from(named.len()).unwrap_or(u16::MAX);
         let members = self.members(ranks);
         self.refuse(ranks, members)?;
+        // Boards have links to this process and to nobody else, but members must reach each other:
+        // also two aggregators, which agree on every call.
+        if self.boards(named) > 1 {
+            let text = "two boards cannot reach each other yet, so a group has one at most";
+            return Err(Error::Build(text.into()));
+        }
         Ok(members)
     }
 

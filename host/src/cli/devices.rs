@@ -1,6 +1,6 @@
 //! `unisono devices`: what can be a rank here, and what is missing.
 
-use super::drivers::Broken;
+use super::drivers::{Broken, Wanted};
 use super::report::{bytes, print, print_json};
 use serde::Serialize;
 use std::fmt::Write;
@@ -230,10 +230,22 @@ impl Through {
     }
 }
 
+impl DevicesArgs {
+    /// What is asked of which API.
+    pub fn wanted(&self, verbose: bool) -> Vec<Wanted> {
+        Wanted::all(self.tests(verbose))
+    }
+
+    /// Are devices opened?
+    const fn tests(&self, verbose: bool) -> bool {
+        verbose || self.json
+    }
+}
+
 /// Runs the command.
 pub fn run(args: &DevicesArgs, broken: Vec<Broken>, verbose: bool) -> anyhow::Result<()> {
     let catalog = Catalog::find();
-    let test = verbose || args.json;
+    let test = args.tests(verbose);
     let missing = |missing: &unisono::device::Missing| Missing {
         api: missing.api.name(),
         why: missing.error.to_string(),

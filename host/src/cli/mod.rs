@@ -22,11 +22,11 @@ mod report;
 mod staged;
 
 use clap::{CommandFactory, Parser, Subcommand};
+use drivers::Wanted;
 use error::{Usage, one_line};
 use interrupt::Interrupt;
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
-use unisono::device::Api;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -66,8 +66,8 @@ enum Command {
     /// Bring a firmware image to a board, or pack and check one
     Flash(Box<flash::FlashArgs>),
     /// Load an API's drivers, and be what crashes if one of them does
-    #[command(hide = true)]
-    Probe(drivers::ProbeArgs),
+    #[command(name = drivers::COMMAND, hide = true)]
+    Drivers(drivers::TrialArgs),
     /// Print a completion script for a shell
     Completions {
         /// Which shell
@@ -76,12 +76,12 @@ enum Command {
 }
 
 impl Command {
-    /// The APIs that it asks for devices.
-    fn apis(&self) -> Vec<Api> {
+    /// What it asks of which API. `verbose`: -v was given.
+    fn wanted(&self, verbose: bool) -> Vec<Wanted> {
         match self {
-            Self::Reduce(args) => args.apis(),
-            Self::Bench(args) => args.apis(),
-            Self::Devices(_) => Api::ALL.to_vec(),
+            Self::Reduce(args) => args.wanted(),
+            Self::Bench(args) => args.wanted(),
+            Self::Devices(args) => args.wanted(verbose),
             // The others use none; processes that are launched look for themselves.
             _ => vec![],
         }
@@ -97,24 +97,26 @@ pub fn main() -> ExitCode {
     cli.color.write_global();
     log_to_stderr(cli.verbose);
     // Before signals are caught, so that Ctrl-C ends a driver that hangs.
-    let broken = drivers::check(&cli.command.apis());
+    let verbose = cli.verbose > 0;
+    let out = drivers::check(&cli.command.wanted(verbose));
     let interrupt = match Interrupt::install() {
         Ok(interrupt) => interrupt,
         Err(error) => return failed(&error.into(), None),
     };
     if !matches!(cli.command, Command::Devices(_)) {
-        broken.iter().for_each(|driver| tracing::warn!("{driver}"));
+        out.broken.iter().for_each(|driver| tracing::warn!("{driver}"));
+        out.lost.iter().for_each(|device| tracing::warn!("{device}"));
     }
     let result = match &cli.command {
         Command::Reduce(args) => reduce::run(args, &interrupt),
         Command::Bench(args) => bench::run(args, &interrupt),
         Command::Plan(args) => plan::run(args),
-        Command::Devices(args) => devices::run(args, broken, cli.verbose > 0),
+        Command::Devices(args) => devices::run(args, out.broken, verbose),
         #[cfg(target_os = "linux")]
         Command::Launch(args) => launch::run(args, &interrupt),
         Command::Flash(args) => flash::run(args, &interrupt),
         Command::Completions { shell } => completions(*shell),
-        Command::Probe(args) => return drivers::probe(args),
+        Command::Drivers(args) => return drivers::load(args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -178,8 +180,15 @@ fn log_to_stderr(verbose: u8) {
 }
 
 fn completions(shell: clap_complete::Shell) -> anyhow::Result<()> {
+    // Scripts list hidden commands, too, so they are made from a tool that is without them.
+    let tool = Cli::command();
+    let shown = tool.get_subcommands().filter(|command| !command.is_hide_set()).cloned();
+    let mut shown = clap::Command::new("unisono")
+        .version(env!("CARGO_PKG_VERSION"))
+        .args(tool.get_arguments().cloned())
+        .subcommands(shown);
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "unisono", &mut script);
+    clap_complete::generate(shell, &mut shown, "unisono", &mut script);
     std::io::stdout().write_all(&script)?;
     Ok(())
 }

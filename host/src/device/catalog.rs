@@ -47,8 +47,11 @@ impl Catalog {
     }
 
     fn add(&mut self, card: Card) {
+        // An API that lists a device twice has two of them: some cards have several GPUs, and not
+        // every driver tells them apart.
         let known = |cards: &&mut Vec<Card>| {
-            cards.iter().any(|other| other.api != card.api && other.is_same(&card))
+            cards.iter().any(|other| other.is_same(&card))
+                && cards.iter().all(|other| other.api != card.api)
         };
         match self.devices.iter_mut().find(known) {
             Some(cards) => cards.push(card),
@@ -57,10 +60,11 @@ impl Catalog {
     }
 
     /// The devices that `auto` stands for, without the CPU: real ones, each through the first API
-    /// that sees it.
+    /// that sees it and can use it.
     pub fn real(&self) -> impl Iterator<Item = DeviceSpec> {
-        let first = self.devices.iter().filter_map(|cards| cards.first());
-        first.filter(|card| card.kind != CardType::Software).map(name_of)
+        let usable = |cards: &Vec<Card>| cards.iter().find(|card| usable(card).is_ok()).cloned();
+        let first = self.devices.iter().filter_map(usable);
+        first.filter(|card| card.kind != CardType::Software).map(|card| name_of(&card))
     }
 }
 
@@ -72,6 +76,23 @@ static RULED_OUT: Mutex<Vec<(Api, GpuError)>> = Mutex::new(Vec::new());
 /// it is loaded crashes the process, and no library can prevent that.
 pub fn rule_out(api: Api, why: GpuError) {
     RULED_OUT.lock().unwrap_or_else(PoisonError::into_inner).push((api, why));
+}
+
+/// Devices that this process leaves alone, by their place in an API's list, and why.
+static DEVICES_RULED_OUT: Mutex<Vec<(Api, usize, GpuError)>> = Mutex::new(Vec::new());
+
+/// As [`rule_out`] for one device of an API: it stays in the list, but whoever opens it gets this
+/// error. For programs that know that its driver crashes only then.
+pub fn rule_out_device(api: Api, index: usize, why: GpuError) {
+    let mut ruled_out = DEVICES_RULED_OUT.lock().unwrap_or_else(PoisonError::into_inner);
+    ruled_out.push((api, index, why));
+}
+
+/// May a device be opened?
+pub(crate) fn usable(card: &Card) -> Result<(), GpuError> {
+    let ruled_out = DEVICES_RULED_OUT.lock().unwrap_or_else(PoisonError::into_inner);
+    let this = |(api, index, _): &&(Api, usize, GpuError)| (*api, *index) == (card.api, card.index);
+    ruled_out.iter().find(this).map_or(Ok(()), |(.., why)| Err(why.clone()))
 }
 
 /// The files from which an API's loader learns of drivers: Vulkan's manifests, OpenCL's `.icd`
@@ -130,4 +151,60 @@ pub(crate) fn select(api: Api, which: &Which) -> Result<Card, GpuError> {
         fits => format!("'{which}' alone ({fits} fit)"),
     };
     Err(GpuError::NoDevice { api, wanted, there })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use unisono_gpu::Pci;
+
+    /// A card at this place of its API's list, on this bus.
+    fn card(api: Api, index: usize, bus: Option<u32>) -> Card {
+        let pci = bus.map(|bus| Pci { domain: 0, bus, device: 0, function: 0 });
+        Card {
+            api,
+            index,
+            name: String::new(),
+            vendor: String::new(),
+            driver: String::new(),
+            api_version: String::new(),
+            kind: if bus.is_some() { CardType::Discrete } else { CardType::Software },
+            memory: 0,
+            uuid: None,
+            pci,
+            features: Vec::new(),
+            arithmetic: None,
+        }
+    }
+
+    #[test]
+    fn one_card_through_two_apis_is_one_device() {
+        let mut catalog = Catalog::default();
+        for (index, bus) in [Some(1), Some(2), None].into_iter().enumerate() {
+            catalog.add(card(Api::Vulkan, index, bus));
+        }
+        for (index, bus) in [Some(2), Some(2), None].into_iter().enumerate() {
+            catalog.add(card(Api::OpenCl, index, bus));
+        }
+        let places = |cards: &Vec<Card>| cards.iter().map(|c| (c.api, c.index)).collect::<Vec<_>>();
+        let (vulkan, opencl) = (Api::Vulkan, Api::OpenCl);
+        assert_eq!(
+            catalog.devices.iter().map(places).collect::<Vec<_>>(),
+            [
+                vec![(vulkan, 0)],
+                vec![(vulkan, 1), (opencl, 0)],
+                vec![(vulkan, 2)],
+                vec![(opencl, 1)],
+                vec![(opencl, 2)],
+            ]
+        );
+        // No other test has so many devices.
+        let lost = GpuError::Lost { device: "a card".into(), text: "its driver dies".into() };
+        let far = |api| card(api, 1000, Some(9));
+        rule_out_device(vulkan, 1000, lost.clone());
+        let both = Catalog { devices: vec![vec![far(vulkan), far(opencl)]], missing: Vec::new() };
+        assert_eq!(both.real().collect::<Vec<_>>(), [DeviceSpec::OpenCl(Which::Index(1000))]);
+        rule_out_device(opencl, 1000, lost);
+        assert_eq!(both.real().count(), 0);
+    }
 }

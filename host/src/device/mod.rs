@@ -9,9 +9,9 @@
 //! * `rates`: how fast each device folds, for the planner;
 //! * `speed`: what a device does by itself.
 //!
-//! A driver that crashes when it is loaded takes the process with it. The tool tries drivers in a
-//! child process first: `unisono devices` says which one it is. A program that has to survive does
-//! the same with [`driver_files`] and [`rule_out`].
+//! A driver that crashes takes the process with it. The tool tries drivers, and the devices that it
+//! will open, in a child process first: `unisono devices -v` says which one it is. A program that
+//! has to survive does the same with [`driver_files`], [`rule_out`] and [`rule_out_device`].
 
 pub(crate) mod any;
 pub(crate) mod catalog;
@@ -22,7 +22,7 @@ pub(crate) mod spec;
 mod speed;
 pub(crate) mod store;
 
-pub use catalog::{Catalog, Missing, driver_files, rule_out};
+pub use catalog::{Catalog, Missing, driver_files, rule_out, rule_out_device};
 pub use dpu::{Dpu, DpuEntry, DpuPlace, DpuRole, DpuSpec, attachable, boards};
 pub use spec::{DeviceSpec, Which};
 pub use speed::Bench;

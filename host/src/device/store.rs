@@ -1,7 +1,7 @@
 //! Open devices and their memory, whatever the API: everything apart from the data path.
 
 use super::any::AnyDevice;
-use super::catalog::select;
+use super::catalog::{select, usable};
 use super::spec::DeviceSpec;
 use std::any::Any;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -126,6 +126,7 @@ impl Opened {
             DeviceSpec::Vulkan(which) => select(Api::Vulkan, which)?,
             DeviceSpec::OpenCl(which) => select(Api::OpenCl, which)?,
         };
+        usable(&card)?;
         let (api, index) = (card.api, card.index);
         // Held while a device is opened: two threads that want the same one share it.
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);

@@ -217,3 +217,23 @@ fn a_small_rank_takes_tensors_in_pieces() {
     let want: Vec<f32> = values(0).zip(values(1)).map(|(a, b)| a + b).collect();
     assert_eq!(got.tensor("t").expect("the tensor").data(), bytes(&want));
 }
+
+/// Ctrl-C in mid-call, to the tool alone as to all of its group: no machine and no file stays.
+#[test]
+fn an_interrupt_in_a_call_leaves_nothing() {
+    for (name, bytes) in [("qemu-aarch64", "8M"), ("linux-aarch64", "8M"), ("qemu-cortex-m", "2K")]
+    {
+        for group in ["", "-"] {
+            let mut tool = Tool::start(&format!("cpu,cpu,dpu:{name}"), bytes);
+            let qemu = tool.qemu();
+            tool.until_it_works();
+            let folder = qemu.folder();
+            kill("INT", &format!("{group}{}", tool.child.id()));
+            let (code, text) = tool.ended();
+            assert_eq!(code, Some(130), "{name}: {text}");
+            assert_eq!(text.lines().last(), Some("error: interrupted"), "{name}: {text}");
+            assert!(qemu.is_over(), "{name}");
+            assert!(!folder.exists(), "{}", folder.display());
+        }
+    }
+}

@@ -37,7 +37,9 @@ fn shells_complete() {
     ] {
         let script = succeed(folder.path(), &["completions", shell]);
         assert!(script.contains(mark), "{shell}");
-        assert!(script.contains("verify"), "{shell}");
+        assert!(script.contains("verify") && script.contains("version"), "{shell}");
+        // Nobody is offered a command that is not in the help.
+        assert!(!script.contains("drivers"), "{shell}");
     }
 }
 

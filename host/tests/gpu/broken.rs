@@ -1,4 +1,5 @@
-//! Drivers that crash, or that their loader cannot read, lose their own devices and no others.
+//! Drivers that crash, whether they are loaded or a device is opened, or that their loader cannot
+//! read, lose their own devices and no others.
 
 use serde_json::Value;
 use std::fs::{copy, create_dir, write};
@@ -17,8 +18,7 @@ struct Ended {
 /// A place with drivers of an API: those of this machine, and more.
 struct Place {
     folder: TempDir,
-    variable: &'static str,
-    value: String,
+    variables: Vec<(&'static str, String)>,
 }
 
 impl Place {
@@ -34,7 +34,7 @@ impl Place {
             write(vendors.join(name), text).expect("written");
         }
         let value = vendors.display().to_string();
-        Self { folder, variable: "OCL_ICD_VENDORS", value }
+        Self { folder, variables: vec![("OCL_ICD_VENDORS", value)] }
     }
 
     /// Vulkan's drivers after a manifest with this text.
@@ -44,7 +44,8 @@ impl Place {
         write(&manifest, text).expect("written");
         let own = driver_files(Api::Vulkan).into_iter().filter(|_| own);
         let all = std::env::join_paths(std::iter::once(manifest).chain(own)).expect("a list");
-        Self { folder, variable: "VK_DRIVER_FILES", value: all.into_string().expect("UTF-8") }
+        let all = all.into_string().expect("UTF-8");
+        Self { folder, variables: vec![("VK_DRIVER_FILES", all)] }
     }
 
     /// Runs the tool there; it must leave nothing behind.
@@ -53,7 +54,8 @@ impl Place {
         std::fs::create_dir_all(&temporary).expect("a folder");
         let mut tool = Command::new(env!("CARGO_BIN_EXE_unisono"));
         tool.current_dir(self.folder.path()).args(args);
-        tool.env(self.variable, &self.value).env("TMPDIR", &temporary);
+        tool.envs(self.variables.iter().map(|(name, value)| (name, value)));
+        tool.env("TMPDIR", &temporary);
         let output = tool.output().expect("the tool starts");
         let left: Vec<_> = temporary.read_dir().expect("a folder").collect();
         assert!(left.is_empty(), "{left:?}");
@@ -132,7 +134,7 @@ fn an_opencl_driver_that_dies_alone() {
     let text = format!("{}\n", library.display());
     let in_a_file = Place::opencl(false, &[("a.icd", text.as_bytes())]);
     let mut by_itself = Place::opencl(false, &[]);
-    by_itself.value = library.display().to_string();
+    by_itself.variables[0].1 = library.display().to_string();
     for place in [in_a_file, by_itself] {
         let (seen, broken) = place.devices();
         assert!(!seen.iter().any(|on| on.starts_with("opencl")), "{seen:?}");
@@ -175,6 +177,65 @@ fn vulkan_drivers_that_die_or_cannot_be_read() {
         assert_eq!(ended.code, Some(1));
         assert!(ended.err.contains(reason) && !ended.err.contains("install"), "{}", ended.err);
     }
+}
+
+/// PoCL's compiler aborts if it finds no linker, which is when a kernel is built.
+#[test]
+fn a_driver_that_dies_when_its_device_is_opened() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let empty = folder.path().display().to_string();
+    // With a cache of its own, as kernels that it has need no linker.
+    let cache = folder.path().join("kernels").display().to_string();
+    let place = Place { folder, variables: vec![("PATH", empty), ("POCL_CACHE_DIR", cache)] };
+    // Nothing is left out where nothing is opened.
+    let listed = place.run(&["devices"]).out;
+    assert!(listed.contains("opencl:0") && !listed.contains("lost"), "{listed}");
+    let ended = place.run(&["devices", "--json"]);
+    assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""));
+    let json: Value = serde_json::from_str(&ended.out).expect("JSON");
+    let devices = json["devices"].as_array().expect("a list");
+    let apis = devices.iter().flat_map(|device| device["apis"].as_array().expect("a list"));
+    for api in apis {
+        let error = api["error"].as_str().unwrap_or_default();
+        match api["on"].as_str() {
+            Some("opencl:0") => {
+                assert!(error.starts_with("OpenCL device 0, ") && error.contains("SIGABRT"));
+                assert!(error.contains("\"ld\" doesn't exist"), "{error}");
+            }
+            _ => assert!(api["arithmetic"].is_array() && error.is_empty(), "{api}"),
+        }
+    }
+    assert!(json["broken"].as_array().is_some_and(Vec::is_empty));
+    let ended = place.reduce("cpu,opencl:0");
+    assert_eq!(ended.code, Some(1), "{}", ended.err);
+    let line = ended.err.strip_prefix("error: OpenCL device 0, ").unwrap_or_default();
+    assert!(line.contains(" is lost: a process that opens it ends with"), "{}", ended.err);
+    assert_eq!(ended.err.lines().count(), 1, "{}", ended.err);
+    let ended = place.reduce("cpu,vulkan:0");
+    assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""));
+}
+
+/// Lavapipe writes to what it could not allocate.
+#[test]
+#[cfg(unix)]
+fn too_little_memory_is_an_error() {
+    use std::os::unix::process::ExitStatusExt;
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/digits-mlp/rank0.safetensors");
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut lost = 0;
+    for megabytes in (200..=300).step_by(10) {
+        let limit = format!("ulimit -v {megabytes}000; exec \"$@\"");
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &limit, "sh", env!("CARGO_BIN_EXE_unisono"), "reduce", "--on"]);
+        shell.arg("vulkan:0").arg(&data).arg("-o").arg(folder.path().join("sum.st"));
+        let output = shell.output().expect("a shell");
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.signal(), None, "{megabytes} MB: {text}");
+        let error = text.starts_with("error: ") && text.lines().count() == 1;
+        assert!(output.status.success() || error, "{megabytes} MB: {text}");
+        lost += usize::from(text.contains(" is lost: "));
+    }
+    assert!(lost > 0, "this lavapipe needs less, or more: nothing is tested");
 }
 
 /// One that is only of no use breaks nothing, and is no news.

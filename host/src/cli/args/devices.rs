@@ -1,9 +1,10 @@
 //! `--on`: which device each rank is on.
 
+use super::super::drivers::Wanted;
 use super::super::error::Usage;
 use super::GroupArgs;
 use std::str::FromStr;
-use unisono::device::{Api, Catalog, DeviceSpec, Dpu, DpuRole, Opened};
+use unisono::device::{Catalog, DeviceSpec, Dpu, DpuRole, Opened};
 
 /// The devices and boards that the command line names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,10 +65,9 @@ impl Devices {
         }
     }
 
-    /// The APIs that are asked for devices.
-    pub fn apis(&self) -> Vec<Api> {
-        let asked = |api: &Api| self.0.iter().any(|spec| asks(spec, *api));
-        Api::ALL.into_iter().filter(asked).collect()
+    /// What is asked of which API.
+    pub fn wanted(&self) -> Vec<Wanted> {
+        Wanted::these(&self.0)
     }
 
     /// Opens the devices and starts the boards for such a group, if there can be one. `auto` is
@@ -100,16 +100,6 @@ impl Devices {
             }
         }
         Ok(Ranks { ranks, aggregators })
-    }
-}
-
-/// Is an API asked for this device?
-pub fn asks(spec: &DeviceSpec, api: Api) -> bool {
-    match spec {
-        DeviceSpec::Auto => true,
-        DeviceSpec::Vulkan(_) => api == Api::Vulkan,
-        DeviceSpec::OpenCl(_) => api == Api::OpenCl,
-        DeviceSpec::Cpu | DeviceSpec::Dpu(_) => false,
     }
 }
 
@@ -210,10 +200,6 @@ mod tests {
         for wrong in ["", "cpu,", "cpu:0", "cpu:x", "cpu,auto", "auto,auto"] {
             assert!(count(wrong).is_err(), "{wrong}");
         }
-        let apis = |text: &str| text.parse::<Devices>().map(|d| d.apis());
-        assert_eq!(apis("cpu:2,dpu:qemu-aarch64"), Ok(vec![]));
-        assert_eq!(apis("cpu,opencl:0,opencl:1"), Ok(vec![Api::OpenCl]));
-        assert_eq!(apis("auto"), Ok(vec![Api::Vulkan, Api::OpenCl]));
         let group = GroupArgs {
             rendezvous: None,
             algo: Algo::Auto,

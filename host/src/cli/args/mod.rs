@@ -3,8 +3,8 @@
 mod devices;
 mod number;
 
-pub use devices::{Devices, Place, Ranks, asks};
-pub use number::{bytes, duration, rate};
+pub use devices::{Devices, Place, Ranks};
+pub use number::{bytes, duration, rate, some_bytes};
 
 use super::error::Usage;
 use super::interrupt::Interrupt;

@@ -35,6 +35,11 @@ pub fn bytes(text: &str) -> Result<u64, String> {
     }
 }
 
+/// Bytes, but for none at all.
+pub fn some_bytes(text: &str) -> Result<u64, String> {
+    bytes(text).and_then(|size| if size == 0 { Err("it must be above 0".into()) } else { Ok(size) })
+}
+
 /// A time: `30s`, `1.5us`, `200ms`, `2min`, `1h`.
 pub fn duration(text: &str) -> Result<Duration, String> {
     let (value, unit) = split(text)?;

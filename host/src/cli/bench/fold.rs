@@ -29,7 +29,8 @@ pub struct FoldArgs {
           value_parser = clap::value_parser!(u16).range(1..=32))]
     sources: u16,
     /// Size of each source
-    #[arg(short = 'b', long, value_name = "SIZE", default_value = "4M", value_parser = args::bytes)]
+    #[arg(short = 'b', long, value_name = "SIZE", default_value = "4M",
+          value_parser = args::some_bytes)]
     bytes: u64,
     /// Time to spend on each row
     #[arg(long, value_name = "TIME", default_value = "50ms", value_parser = args::duration)]

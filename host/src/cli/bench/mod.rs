@@ -11,9 +11,9 @@ mod run;
 mod speed;
 
 use super::args::Devices;
+use super::drivers::Wanted;
 use super::interrupt::Interrupt;
 use args::CollectiveArgs;
-use unisono::device::Api;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -49,12 +49,12 @@ enum Other {
 }
 
 impl BenchArgs {
-    /// The APIs that are asked for devices.
-    pub fn apis(&self) -> Vec<Api> {
+    /// What is asked of which API.
+    pub fn wanted(&self) -> Vec<Wanted> {
         match &self.other {
             Some(Other::Fold(_)) => Vec::new(),
-            Some(Other::Device(args)) => args.apis(),
-            None => self.collective.on.as_ref().map_or_else(Vec::new, Devices::apis),
+            Some(Other::Device(args)) => args.wanted(),
+            None => self.collective.on.as_ref().map_or_else(Vec::new, Devices::wanted),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! `unisono bench device`: one GPU by itself.
 
 use super::super::args;
+use super::super::drivers::Wanted;
 use super::super::error::Usage;
 use super::super::interrupt::Interrupt;
 use super::super::report::{print, print_json, table, time};
@@ -8,7 +9,7 @@ use super::args::{Some1, dtypes, ops};
 use anyhow::Result;
 use serde::Serialize;
 use std::time::Duration;
-use unisono::device::{Api, Bench, DeviceSpec, Opened};
+use unisono::device::{Bench, DeviceSpec, Opened};
 use unisono::{DType, ReduceOp};
 
 /// Options of `unisono bench device`.
@@ -28,7 +29,7 @@ pub struct DeviceArgs {
     sources: u16,
     /// Size of each source
     #[arg(short = 'b', long, value_name = "SIZE", default_value = "16M",
-          value_parser = args::bytes)]
+          value_parser = args::some_bytes)]
     bytes: u64,
     /// Time to spend on each row
     #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = args::duration)]
@@ -39,9 +40,9 @@ pub struct DeviceArgs {
 }
 
 impl DeviceArgs {
-    /// The APIs that are asked for the device.
-    pub fn apis(&self) -> Vec<Api> {
-        Api::ALL.into_iter().filter(|api| args::asks(&self.device, *api)).collect()
+    /// What is asked of which API.
+    pub fn wanted(&self) -> Vec<Wanted> {
+        Wanted::these(std::slice::from_ref(&self.device))
     }
 }
 
@@ -87,7 +88,7 @@ pub fn run(args: &DeviceArgs, interrupt: &Interrupt) -> Result<()> {
     let Some(on) = Opened::open(&args.device).map_err(unisono::Error::from)? else {
         return Err(Usage(format!("{} is no GPU; `bench fold` is for the CPU", args.device)).into());
     };
-    let bytes = usize::try_from(args.bytes.max(64).next_multiple_of(64))?;
+    let bytes = usize::try_from(args.bytes.next_multiple_of(64))?;
     let mut bench = Bench::new(&on, args.sources, bytes, args.budget)?;
     let gigabytes = |streams: usize, seconds: f64| (streams * bytes) as f64 / seconds / 1e9;
     let copy = gigabytes(2, bench.copy()?);

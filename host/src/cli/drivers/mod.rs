@@ -1,20 +1,27 @@
 //! Drivers that would take the tool with them are found in time, and left out.
 //!
 //! A loader loads every driver that is installed. One that crashes then, or whose file the loader
-//! cannot read, would lose the devices of all others. So the tool first loads them in a child
-//! process (`trial`), which is itself with a command that is not in the help. Only if that dies or
-//! fails, each driver gets a child of its own, and the loader is told to use those whose child
-//! lives (`only`). Commands that name no GPU do none of it: they load no driver at all.
+//! cannot read, would lose the devices of all others; and a driver may crash only when a device is
+//! opened and its kernels are compiled. So the tool first does both in a child process (`trial`),
+//! which is itself with a command that is not in the help. It opens the devices that the command
+//! asks for (`wanted`), with the self-test of each. A device at which it dies is left out, and the
+//! next child does without it. If a child dies before, each driver gets one of its own, and the
+//! loader is told to use those whose child lives (`only`). Commands that name no GPU do none of it:
+//! they load no driver at all.
 
+mod heard;
 mod only;
 mod trial;
+mod wanted;
 
+use heard::{Dead, Fault};
 use only::Only;
 use serde::Serialize;
 use std::path::PathBuf;
 use trial::Trial;
-pub use trial::{ProbeArgs, probe};
-use unisono::device::{Api, GpuError, driver_files, rule_out};
+pub use trial::{COMMAND, TrialArgs, load};
+use unisono::device::{Api, DeviceSpec, GpuError, driver_files, rule_out, rule_out_device};
+pub use wanted::{Open, Wanted};
 
 /// A driver that is left out.
 #[derive(Debug, Serialize)]
@@ -38,16 +45,36 @@ impl std::fmt::Display for Broken {
     }
 }
 
-/// Tries the drivers of these APIs, and makes this process leave out what is broken. To be called
-/// while the process has one thread.
-pub fn check(apis: &[Api]) -> Vec<Broken> {
-    // Side by side: drivers take their time.
-    let trials: Vec<_> = apis.iter().map(|&api| (api, Trial::start(api, None))).collect();
-    let (mut broken, mut limits) = (Vec::new(), Vec::new());
-    for (api, trial) in trials {
-        if let Err(why) = trial.end() {
-            limits.extend(sort_out(api, why, &mut broken));
+/// What is left out.
+#[derive(Debug, Default)]
+pub struct LeftOut {
+    pub broken: Vec<Broken>,
+    /// Devices that `auto` does without. Whoever names one gets the error.
+    pub lost: Vec<GpuError>,
+}
+
+impl LeftOut {
+    /// A device at which a child died.
+    fn lose(&mut self, wanted: &Wanted, Dead { index, name, why }: Dead) {
+        let device = format!("{} device {index}, {name},", wanted.api.name());
+        let text = format!("{why}; has its driver all that it needs, and memory (`ulimit -v`)?");
+        let why = GpuError::Lost { device, text };
+        rule_out_device(wanted.api, index, why.clone());
+        if wanted.open == Open::These(vec![DeviceSpec::Auto]) {
+            self.lost.push(why);
         }
+    }
+}
+
+/// Tries drivers and devices, and makes this process leave out what is broken. To be called while
+/// the process has one thread.
+pub fn check(wanted: &[Wanted]) -> LeftOut {
+    // Side by side: drivers take their time.
+    let trials: Vec<_> =
+        wanted.iter().map(|wanted| (wanted, Trial::start(wanted, None, &[]))).collect();
+    let (mut out, mut limits) = (LeftOut::default(), Vec::new());
+    for (wanted, trial) in trials {
+        limits.extend(settle(wanted, trial, &mut out));
     }
     for limit in &limits {
         limit.set();
@@ -55,19 +82,52 @@ pub fn check(apis: &[Api]) -> Vec<Broken> {
     for limit in limits {
         limit.load();
     }
-    broken
+    out
 }
 
-/// Which drivers of an API are broken? Returns the others; if there are none, the API is ruled out.
-fn sort_out(api: Api, together: String, broken: &mut Vec<Broken>) -> Option<Only> {
+/// Tries again without what is broken, until a child lives. Returns the drivers that are left if
+/// the loader has to be told.
+fn settle(wanted: &Wanted, mut trial: Trial, out: &mut LeftOut) -> Option<Only> {
+    let api = wanted.api;
+    let (mut only, mut without) = (None, Vec::new());
+    loop {
+        match trial.end() {
+            Ok(()) => return only,
+            Err(Fault::Device(dead)) => {
+                without.push(dead.index);
+                out.lose(wanted, dead);
+            }
+            Err(Fault::Drivers(why)) => {
+                let known = out.broken.len();
+                let good = if only.is_none() { sort_out(api, &mut out.broken) } else { None };
+                if good.is_none() {
+                    if out.broken.len() == known && only.is_none() {
+                        out.broken.push(Broken { api: api.name(), driver: None, why });
+                    }
+                    let what = "none of its drivers can be used".to_owned();
+                    let help = "`unisono devices` says why";
+                    rule_out(api, GpuError::Broken { api: api.name(), what, help });
+                    return None;
+                }
+                only = good;
+            }
+        }
+        trial = Trial::start(wanted, only.as_ref(), &without);
+    }
+}
+
+/// Which drivers of an API are broken? Returns the others, if there are both.
+fn sort_out(api: Api, broken: &mut Vec<Broken>) -> Option<Only> {
     let mut good = Vec::new();
     let known = broken.len();
+    let list = Wanted { api, open: Open::Nothing };
     for file in driver_files(api) {
         let alone = Only::new(api, std::slice::from_ref(&file));
-        let alone = alone.map_err(|error| error.to_string());
-        match alone.and_then(|only| Trial::start(api, Some(&only)).end()) {
+        let alone = alone.map_err(|error| Fault::Drivers(error.to_string()));
+        match alone.and_then(|only| Trial::start(&list, Some(&only), &[]).end()) {
             Ok(()) => good.push(file),
-            Err(why) => {
+            Err(fault) => {
+                let why = fault.to_string();
                 // It is named already.
                 let named = format!("{} is ", file.display());
                 let why = why.strip_prefix(&named).map(str::to_owned).unwrap_or(why);
@@ -75,19 +135,6 @@ fn sort_out(api: Api, together: String, broken: &mut Vec<Broken>) -> Option<Only
             }
         }
     }
-    let some_are_broken = broken.len() > known;
-    if !good.is_empty()
-        && some_are_broken
-        && let Ok(only) = Only::new(api, &good)
-        && Trial::start(api, Some(&only)).end().is_ok()
-    {
-        return Some(only);
-    }
-    if !some_are_broken {
-        broken.push(Broken { api: api.name(), driver: None, why: together });
-    }
-    let what = "none of its drivers can be used".to_owned();
-    let help = "`unisono devices` says why";
-    rule_out(api, GpuError::Broken { api: api.name(), what, help });
-    None
+    let some_of_each = broken.len() > known && !good.is_empty();
+    some_of_each.then(|| Only::new(api, &good).ok()).flatten()
 }

@@ -8,6 +8,7 @@ use tempfile::TempDir;
 use unisono::device::Api;
 
 /// An API with these drivers only.
+#[derive(Debug)]
 pub struct Only {
     api: Api,
     variables: Vec<(&'static str, OsString)>,

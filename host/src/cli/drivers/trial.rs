@@ -1,27 +1,33 @@
 //! The child process in which drivers are tried.
 
-use super::Only;
+use super::heard::{Fault, Heard, Line};
+use super::{Only, Open, Wanted};
 use clap::ValueEnum;
-use std::io::{Read, Write};
-use std::process::{Child, Command, ExitCode, Stdio};
-use std::time::{Duration, Instant};
-use unisono::device::{Api, Catalog, GpuError};
+use std::io::{PipeReader, Read, Write};
+use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
+use std::time::Duration;
+use unisono::device::{Api, Card, Catalog, DeviceSpec, GpuError, Opened, Which};
 
-/// A driver that takes longer hangs.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// After this the user is told what is waited for.
-const SILENCE: Duration = Duration::from_secs(2);
-/// What the child says last if all went well: a library may end a process with any status.
-const DONE: &str = "unisono has listed the devices\n";
+/// The tool's command that is the child. Not for users, so it has a name that none will have.
+pub const COMMAND: &str = "drivers-here";
+/// After this part of its patience the user is told what is waited for.
+const SILENCE: u32 = 3;
 /// How often is looked whether the child has ended.
 const PERIOD: Duration = Duration::from_millis(2);
-/// Most bytes that a child can say without being read, on all systems.
-const WORDS_MAX: usize = 4000;
 
 /// What the child is told.
 #[derive(clap::Args, Debug)]
-pub struct ProbeArgs {
+pub struct TrialArgs {
     api: Name,
+    /// Open these
+    #[arg(long, value_name = "DEVICE")]
+    open: Vec<DeviceSpec>,
+    /// Open all
+    #[arg(long)]
+    open_all: bool,
+    /// But for the one at this place of the list
+    #[arg(long, value_name = "INDEX")]
+    without: Vec<usize>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -30,71 +36,98 @@ enum Name {
     Opencl,
 }
 
-/// A child that loads drivers.
-pub struct Trial(Option<Child>);
+/// A child that loads drivers and opens devices, and what it says.
+#[derive(Debug)]
+pub struct Trial(Option<(Child, PipeReader)>);
 
 impl Trial {
     /// Starts it. If the system refuses, drivers are not tried.
-    pub fn start(api: Api, only: Option<&Only>) -> Self {
-        let name = if api == Api::Vulkan { Name::Vulkan } else { Name::Opencl };
-        let name = name.to_possible_value();
-        let child = std::env::current_exe().and_then(|tool| {
+    pub fn start(wanted: &Wanted, only: Option<&Only>, without: &[usize]) -> Self {
+        let started = std::env::current_exe().and_then(|tool| {
+            let (words, end) = std::io::pipe()?;
+            // Elsewhere nobody notices that a driver hangs.
+            #[cfg(unix)]
+            rustix::io::ioctl_fionbio(&words, true)?;
             let mut command = Command::new(tool);
-            command.arg("probe").args(name.as_ref().map(|name| name.get_name()));
+            command.arg(COMMAND).args(arguments(wanted, without));
             command.envs(only.into_iter().flat_map(Only::variables));
-            // What a library says while it dies is not worth the reader's time.
-            command.stdin(Stdio::null()).stderr(Stdio::null()).stdout(Stdio::piped()).spawn()
+            // What a library says while it dies may be the reason.
+            command.stdin(Stdio::null()).stdout(end.try_clone()?).stderr(end);
+            Ok((command.spawn()?, words))
         });
-        Self(child.inspect_err(|e| tracing::debug!("drivers are not tried first: {e}")).ok())
+        Self(started.inspect_err(|e| tracing::debug!("drivers are not tried first: {e}")).ok())
     }
 
     /// Waits for its end.
     ///
     /// # Errors
-    /// What is wrong with the drivers.
-    pub fn end(self) -> Result<(), String> {
-        let Some(mut child) = self.0 else { return Ok(()) };
-        let (started, mut told) = (Instant::now(), false);
-        let status = loop {
-            match child.try_wait() {
-                Ok(Some(status)) => break status,
-                Ok(None) if started.elapsed() < PATIENCE => {
-                    if !told && started.elapsed() > SILENCE {
-                        tracing::warn!("a GPU driver takes long to load; it gets {PATIENCE:?}");
-                        told = true;
-                    }
-                    std::thread::sleep(PERIOD);
-                }
-                Ok(None) => {
-                    // It may have ended by itself just now.
-                    let (_, _) = (child.kill(), child.wait());
-                    return Err(format!("a process that loads it hangs for {PATIENCE:?}"));
-                }
-                Err(error) => {
-                    tracing::debug!("drivers are not tried first: {error}");
-                    return Ok(());
-                }
+    /// What is wrong with the drivers or with a device.
+    pub fn end(self) -> Result<(), Fault> {
+        let Some((mut child, mut words)) = self.0 else { return Ok(()) };
+        let mut heard = Heard::new();
+        match wait(&mut child, &mut words, &mut heard) {
+            Ok(status) => {
+                drain(&mut words, &mut heard);
+                heard.end(status)
             }
-        };
-        let mut words = Vec::new();
-        if let Some(mut out) = child.stdout.take() {
-            // Without words there is the status.
-            let _ = out.read_to_end(&mut words);
+            Err(error) => {
+                tracing::debug!("drivers are not tried first: {error}");
+                Ok(())
+            }
         }
-        let mut words = String::from_utf8_lossy(&words).into_owned();
-        if status.success() && words.ends_with(DONE) {
-            return Ok(());
-        }
-        if status.code() != Some(1) {
-            words.clear();
-        }
-        let died = || format!("a process that loads it ends with {status}");
-        Err(if words.is_empty() { died() } else { words })
     }
 }
 
-/// Loads the drivers, as [`Trial`]'s child.
-pub fn probe(args: &ProbeArgs) -> ExitCode {
+/// Listens until the child ends. `None`: it hung, and was ended.
+fn wait(
+    child: &mut Child,
+    words: &mut PipeReader,
+    heard: &mut Heard,
+) -> std::io::Result<Option<ExitStatus>> {
+    let mut told = false;
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
+        }
+        drain(words, heard);
+        let (time, patience) = heard.times();
+        if time > patience {
+            // It may have ended by itself just now.
+            let (_, _) = (child.kill(), child.wait());
+            return Ok(None);
+        }
+        if !told && time > patience / SILENCE {
+            tracing::warn!("a GPU driver takes long to start; it gets {patience:?}");
+            told = true;
+        }
+        std::thread::sleep(PERIOD);
+    }
+}
+
+/// Hears what has been said. Programs that a library has started may keep the pipe open, so
+/// nothing is waited for.
+fn drain(words: &mut PipeReader, heard: &mut Heard) {
+    let mut bytes = [0; 4096];
+    while let Ok(count @ 1..) = words.read(&mut bytes) {
+        heard.hear(&bytes[..count]);
+    }
+}
+
+fn arguments(wanted: &Wanted, without: &[usize]) -> Vec<String> {
+    let name = if wanted.api == Api::Vulkan { Name::Vulkan } else { Name::Opencl };
+    let name = name.to_possible_value();
+    let name = name.map(|name| name.get_name().to_owned());
+    let open = match &wanted.open {
+        Open::Nothing => Vec::new(),
+        Open::All => vec!["--open-all".to_owned()],
+        Open::These(specs) => specs.iter().map(|spec| format!("--open={spec}")).collect(),
+    };
+    let without = without.iter().map(|index| format!("--without={index}"));
+    name.into_iter().chain(open).chain(without).collect()
+}
+
+/// Loads the drivers and opens the devices, as [`Trial`]'s child.
+pub fn load(args: &TrialArgs) -> ExitCode {
     #[cfg(target_os = "linux")]
     if let Err(error) = be_expendable() {
         tracing::debug!("{error}");
@@ -103,18 +136,41 @@ pub fn probe(args: &ProbeArgs) -> ExitCode {
         Name::Vulkan => Api::Vulkan,
         Name::Opencl => Api::OpenCl,
     };
-    let missing = Catalog::of(&[api]).missing;
-    let broken = missing.into_iter().find_map(|missing| match missing.error {
-        GpuError::Broken { what, .. } => Some(what),
-        _ => None,
-    });
-    let (words, code) = match broken {
-        None => (DONE.to_owned(), ExitCode::SUCCESS),
-        Some(words) => (words.chars().take(WORDS_MAX / 4).collect(), ExitCode::FAILURE),
+    let catalog = Catalog::of(&[api]);
+    for missing in catalog.missing {
+        if let GpuError::Broken { what, .. } = missing.error {
+            say(&Line::Broken(&what));
+            return ExitCode::FAILURE;
+        }
+    }
+    let open = if args.open_all { Open::All } else { Open::These(args.open.clone()) };
+    for card in catalog.devices.iter().flatten() {
+        if open.takes(card) && !args.without.contains(&card.index) {
+            say(&Line::Opening(card.index, &card.name));
+            try_device(card);
+            say(&Line::Opened);
+        }
+    }
+    say(&Line::Done);
+    ExitCode::SUCCESS
+}
+
+/// All that a driver may die of. An error is no death: the parent gets the same one.
+fn try_device(card: &Card) {
+    let which = Which::Index(card.index);
+    let on = match card.api {
+        Api::Vulkan => DeviceSpec::Vulkan(which),
+        Api::OpenCl => DeviceSpec::OpenCl(which),
     };
+    if let Err(error) = Opened::open(&on).and_then(|on| on.map(|on| on.tested()).transpose()) {
+        tracing::debug!("{error}");
+    }
+}
+
+fn say(line: &Line<'_>) {
     // Nobody is left to be told that stdout is closed.
-    let _ = std::io::stdout().write_all(words.as_bytes());
-    code
+    let _ = std::io::stdout().write_all(line.to_string().as_bytes());
+    let _ = std::io::stdout().flush();
 }
 
 /// Leaves no core file behind, and does not outlive its parent.

@@ -10,6 +10,7 @@ mod verify;
 mod weight;
 
 use super::args::{Devices, GroupArgs, bytes, op};
+use super::drivers::Wanted;
 use super::error::Usage;
 use super::interrupt::Interrupt;
 use super::job::{Job, copy};
@@ -23,7 +24,6 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::path::PathBuf;
 use summary::Summary;
-use unisono::device::Api;
 use unisono::{DType, Error, ReduceOp, Scalar, World};
 use verify::Verdict;
 use weight::Written;
@@ -84,9 +84,9 @@ pub struct ReduceArgs {
 }
 
 impl ReduceArgs {
-    /// The APIs that are asked for devices.
-    pub fn apis(&self) -> Vec<Api> {
-        self.on.as_ref().map_or_else(Vec::new, Devices::apis)
+    /// What is asked of which API.
+    pub fn wanted(&self) -> Vec<Wanted> {
+        self.on.as_ref().map_or_else(Vec::new, Devices::wanted)
     }
 
     /// A rank's weight for tensors of this type.
