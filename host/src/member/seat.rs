@@ -150,13 +150,13 @@ mod tests {
             sched_setaffinity(None, &both).expect("cores that it has");
             seat.say(core);
         };
-        (0..3).for_each(|member| sit(one, &mut row[member]));
+        row.iter_mut().take(3).for_each(|seat| sit(one, seat));
         sit(two, &mut row[3]);
         let counts = |row: &[Seat]| (row[0].load(one), row[0].load(two));
         assert_eq!(counts(&row), (3, 1));
-        for member in 0..3 {
-            sit(one, &mut row[member]);
-            row[member].settle();
+        for seat in row.iter_mut().take(3) {
+            sit(one, seat);
+            seat.settle();
         }
         assert_eq!(counts(&row), (2, 2), "the last one has moved");
         sched_setaffinity(None, &allowed).expect("what it had");
