@@ -36,6 +36,7 @@ pub struct World {
     rendezvous: Arc<Mutex<Rendezvous>>,
     seat: Arc<Seat>,
     near: bool,
+    datagrams: bool,
     interface: Option<Interface>,
 }
 
@@ -65,7 +66,7 @@ impl World {
         let secret = Secret::from_env()?;
         let rendezvous = Rendezvous::join_unless(&seat, secret.as_ref(), PATIENCE, stop)?;
         let rendezvous = Arc::new(Mutex::new(rendezvous));
-        Ok(Some(Self { rendezvous, seat: Arc::new(seat), near: true, interface: None }))
+        Ok(Some(Self { rendezvous, seat: Arc::new(seat), near: true, datagrams: false, interface: None }))
     }
 
     /// Number of this process, from 0.
@@ -80,11 +81,23 @@ impl World {
         self.seat.size
     }
 
-    /// May processes of one host share memory? Otherwise they use TCP. All must say the same.
+    /// May processes of one host share memory? Otherwise they use TCP or UDP. All
+    /// must say the same.
     #[must_use]
     pub const fn near(mut self, near: bool) -> Self {
         self.near = near;
         self
+    }
+
+    /// Do processes that share no memory use UDP instead of TCP? All must say the same.
+    #[must_use]
+    pub const fn datagrams(mut self, datagrams: bool) -> Self {
+        self.datagrams = datagrams;
+        self
+    }
+
+    pub(crate) const fn has_datagrams(&self) -> bool {
+        self.datagrams
     }
 
     /// Links between hosts go through this interface only.
@@ -124,8 +137,8 @@ impl World {
             Some(interface) => Some(interface.clone()),
             None => Interface::from_env()?,
         };
-        let near = self.near;
-        let options = Options { streams, near, interface };
+        let (near, datagrams) = (self.near, self.datagrams);
+        let options = Options { streams, near, datagrams, interface };
         Ok(connect(&mut self.rendezvous(), &options)?)
     }
 }

@@ -45,7 +45,8 @@ impl Job {
     ) -> Result<Option<World>> {
         let world = World::from_env_unless(interrupt.flag())?;
         let Some(world) = world.filter(|world| world.size() > 1) else { return Ok(None) };
-        let world = world.near(links == Links::Auto);
+        let world = world.near(matches!(links, Links::Auto | Links::AutoUdp));
+        let world = world.datagrams(matches!(links, Links::Udp | Links::AutoUdp));
         Ok(Some(match interface {
             Some(interface) => world.interface(interface.clone()),
             None => world,

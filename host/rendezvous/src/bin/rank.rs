@@ -1,7 +1,7 @@
 //! One rank: takes its seat, joins, connects, exchanges a few bytes over every route, and says what
 //! it got. Started by tests, or by hand under a launcher to see whether it works there.
 //!
-//! `unisono-rank [--seconds S] [--streams N] [--far] [--rounds N] [--stay] [--silent]`
+//! `unisono-rank [--seconds S] [--streams N] [--far] [--udp] [--rounds N] [--stay] [--silent]`
 
 #[cfg(target_os = "linux")]
 fn main() -> std::process::ExitCode {
@@ -51,6 +51,7 @@ mod linux {
                 "--rounds" => asked.rounds = value()?.parse()?,
                 "--streams" => asked.options.streams = value()?.parse()?,
                 "--far" => asked.options.near = false,
+                "--udp" => asked.options.datagrams = true,
                 "--stay" => asked.stay = true,
                 "--silent" => asked.silent = true,
                 _ => return Err(format!("{arg}: no such option").into()),
@@ -101,6 +102,19 @@ mod linux {
                         exchange(stream, (seat.rank, peer), n)?;
                     }
                     format!(" far*{}@{}", streams.len(), address.ip().to_canonical())
+                }
+                Some(Route::Datagrams(all)) => {
+                    for pair in &mut *all {
+                        let ours = [pair.session, pair.first].map(u32::to_le_bytes).concat();
+                        pair.lifeline.write_all(&ours)?;
+                        let mut theirs = [0; 8];
+                        pair.lifeline.read_exact(&mut theirs)?;
+                        if ours != theirs {
+                            return Err("both ends have tokens of their own".into());
+                        }
+                    }
+                    let address = all.first().ok_or("no socket")?.socket.peer_addr()?;
+                    format!(" udp*{}@{}", all.len(), address.ip())
                 }
             };
         }
