@@ -66,7 +66,13 @@ impl World {
         let secret = Secret::from_env()?;
         let rendezvous = Rendezvous::join_unless(&seat, secret.as_ref(), PATIENCE, stop)?;
         let rendezvous = Arc::new(Mutex::new(rendezvous));
-        Ok(Some(Self { rendezvous, seat: Arc::new(seat), near: true, datagrams: false, interface: None }))
+        Ok(Some(Self {
+            rendezvous,
+            seat: Arc::new(seat),
+            near: true,
+            datagrams: false,
+            interface: None,
+        }))
     }
 
     /// Number of this process, from 0.

@@ -162,9 +162,7 @@ impl Far {
                 Ok(Either::A(TcpLink::new(mine, Options::default())?))
             }
             Self::Datagrams(all) if all.is_empty() => Err("a pair of members has no socket".into()),
-            Self::Datagrams(all) => {
-                Ok(Either::B(UdpLink::new(all.remove(0), low, calls, keeper)?))
-            }
+            Self::Datagrams(all) => Ok(Either::B(UdpLink::new(all.remove(0), low, calls, keeper)?)),
         }
     }
 }

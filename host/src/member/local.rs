@@ -27,8 +27,7 @@ use unisono_runtime::{Buffers, Engine, Quick};
 const ROUTE: usize = 132;
 
 /// A link to a member of this process, of another one here or elsewhere, or to a board.
-pub(crate) type AnyLink =
-    Either<SpanLink<HostPtr>, Either<ShmLink, Either<FarLink, BoardLink>>>;
+pub(crate) type AnyLink = Either<SpanLink<HostPtr>, Either<ShmLink, Either<FarLink, BoardLink>>>;
 
 /// A link to a member that shares no memory.
 pub(crate) type FarLink = Either<TcpLink<HostPtr>, UdpLink>;

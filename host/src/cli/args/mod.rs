@@ -315,7 +315,8 @@ mod tests {
         let schedule = shares.map(|algo| (algo.schedule(3).ok(), algo.schedule(4).ok()));
         let owners = Owners::weighted(3, &[1, 1, 0]).map(Schedule::Direct);
         assert_eq!(schedule, Ok((Some(owners), None)));
-        let wrong = ["", "rings", "ring:2", "star:0", "auto:1", "hierarchical:", "hub:0", "direct:"];
+        let wrong =
+            ["", "rings", "ring:2", "star:0", "auto:1", "hierarchical:", "hub:0", "direct:"];
         for wrong in wrong.into_iter().chain(["direct:1:", "direct:1:x"]) {
             assert!(wrong.parse::<Algo>().is_err(), "{wrong}");
         }
