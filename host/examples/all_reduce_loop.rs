@@ -151,7 +151,8 @@ fn measure(member: &mut Member, args: &Args, bytes: usize) -> Result<usize, Erro
         bad[0] += wrong as u64;
     }
     max(member, &mut pilot)?;
-    let runs = ((args.budget / (pilot[0] * f64::from(batch))) as usize).clamp(7, if args.tail { 2000 } else { 200 });
+    let runs = ((args.budget / (pilot[0] * f64::from(batch))) as usize)
+        .clamp(7, if args.tail { 2000 } else { 200 });
     let mut times = Vec::with_capacity(runs);
     for _ in 0..runs {
         let (time, wrong) = sample(member, &mut memory, batch)?;

@@ -18,8 +18,7 @@ impl Hosts {
     /// # Errors
     /// If `netns.sh` fails.
     pub fn make(project: &Project, rates: &[f64]) -> Result<Self> {
-        let hosts =
-            Self { script: project.root.join("host/peers/netns.sh"), ranks: rates.len() };
+        let hosts = Self { script: project.root.join("host/peers/netns.sh"), ranks: rates.len() };
         cmd::run_aside(Command::new(&hosts.script).args(rates.iter().map(f64::to_string)))?;
         Ok(hosts)
     }

@@ -63,7 +63,10 @@ pub fn run(project: &Project, options: &Options) -> Result<()> {
         return Ok(());
     };
     println!("\nLoss of up to {most} ‰, 4 hosts, {} Mbit/s each\n", options.loss_rate);
-    println!("| links | lost ‰ | {} B: MB/s | 8 B: median ms | 99th percentile ms |", options.bytes);
+    println!(
+        "| links | lost ‰ | {} B: MB/s | 8 B: median ms | 99th percentile ms |",
+        options.bytes
+    );
     println!("|---|---|---|---|---|");
     for (links, protocol, bearable) in [("tcp", "tcp", 100), ("udp", "udp", u32::MAX)] {
         for &lost in options.loss.iter().filter(|&&lost| lost <= bearable) {

@@ -68,6 +68,13 @@ pub const PARTS: &[Part] = &[
         run: launched,
     },
     Part {
+        name: "net",
+        about: "hosts in namespaces whose packets get lost: the same bits over TCP and UDP",
+        mandatory: false,
+        slow: true,
+        run: lossy,
+    },
+    Part {
         name: "peers",
         about: "the programs of bench-peers: processes over memory and TCP, right sums",
         mandatory: true,
@@ -208,6 +215,15 @@ fn launched(project: &Project) -> Result<Outcome> {
     let mut cargo = project.cargo();
     cargo.env(launchers::FOLDER, folder).args(["test", "--locked", "--no-fail-fast"]);
     cargo.args(["--package=unisono-rendezvous", "--test=hosts"]);
+    counted(&mut cargo, &mut std::io::stdout())
+}
+
+fn lossy(project: &Project) -> Result<Outcome> {
+    if let Err(error) = launchers::namespaces() {
+        return Ok(Outcome::CannotRun(format!("{error:#}")));
+    }
+    let mut cargo = project.cargo();
+    cargo.args(["test", "--locked", "--no-fail-fast", "--package=unisono", "--test=net"]);
     counted(&mut cargo, &mut std::io::stdout())
 }
 
