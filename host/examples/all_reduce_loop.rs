@@ -11,8 +11,8 @@
 //! ```
 //!
 //! `BENCH_BUDGET_S`: seconds for each size; `BENCH_MAX_BYTES`: leaves larger tensors out;
-//! `--name NAME`; `--only BYTES`; `--shares 3:3:3:1`, who owns how much; `--tail`: many single calls,
-//! and a line with their 99th percentile.
+//! `--name NAME`; `--only BYTES`; `--shares 3:3:3:1`, who owns how much; `--tail`: many single
+//! calls, and a line with their 99th percentile.
 
 use std::time::Instant;
 use unisono::schedule::Owners;
@@ -151,8 +151,9 @@ fn measure(member: &mut Member, args: &Args, bytes: usize) -> Result<usize, Erro
         bad[0] += wrong as u64;
     }
     max(member, &mut pilot)?;
-    let runs = ((args.budget / (pilot[0] * f64::from(batch))) as usize)
-        .clamp(7, if args.tail { 2000 } else { 200 });
+    // A hundredth of them has to be more than one.
+    let (least, most) = if args.tail { (200, 2000) } else { (7, 200) };
+    let runs = ((args.budget / (pilot[0] * f64::from(batch))) as usize).clamp(least, most);
     let mut times = Vec::with_capacity(runs);
     for _ in 0..runs {
         let (time, wrong) = sample(member, &mut memory, batch)?;

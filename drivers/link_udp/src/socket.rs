@@ -83,8 +83,8 @@ impl PacketLink for UdpPort {
     fn send(&mut self, datagram: &[u8]) -> Result<(), LinkError> {
         match self.socket.send(datagram) {
             Ok(_) => Ok(()),
-            // A full buffer is the queue of this host's own card: what does not fit yet has to wait,
-            // or each burst would look like a loss on the way.
+            // A full buffer is the queue of this host's own card: what does not fit has to wait, or
+            // each burst would look like a loss on the way.
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
                 self.held.extend_from_slice(datagram);
                 Ok(())

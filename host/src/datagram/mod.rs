@@ -6,9 +6,9 @@
 //! nobody has polled for a while.
 //!
 //! A process that ends, or whose host is gone, is told by its lifeline: a TCP connection on which
-//! nothing is sent, with keep-alive. A link ends it when the peer has everything, so that an orderly
-//! end is none of a process that dies. Silence on the socket alone ends nothing: a process that is
-//! stopped and goes on is as good as before, and the time limit of calls is another matter.
+//! nothing is sent, with keep-alive. A link ends it when the peer has everything, so an orderly end
+//! takes nothing away. Silence on the socket alone ends nothing: a process that is stopped and goes
+//! on is as good as before, and the time limit of calls is another matter.
 
 mod keeper;
 mod link;

@@ -18,7 +18,8 @@ use unisono::{DType, DeviceSpec, Group, GroupBuilder, Order, ReduceOp, Schedule,
 
 /// Not a comment of the field: to rustdoc, the brackets would be links.
 const ALGO_HELP: &str = "Schedule: auto, ring, direct[:SHARE:SHARE…], one-shot, binomial, \
-                         double-tree, halving-doubling, star[:AGGREGATORS], hierarchical[:NODES] or hub[:NODES]";
+                         double-tree, halving-doubling, star[:AGGREGATORS], \
+                         hierarchical[:NODES] or hub[:NODES]";
 
 /// How a group works: shared by everything that runs one.
 #[derive(clap::Args, Clone, Debug)]

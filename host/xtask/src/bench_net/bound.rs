@@ -1,8 +1,8 @@
 //! How long an all-reduce takes at least over links of these rates, and with which shares it does.
 //!
-//! A rank that owns a share s of a tensor of M bytes moves M (1 + (N - 2) s) bytes each way. So no
-//! algorithm takes less than M / min B, nor less than 2 (N - 1) M / sum B, and one that gives rank i
-//! no more than (T B / M - 1) / (N - 2) reaches the larger of the two.
+//! A rank that owns a share s of a tensor of M bytes moves M (1 + (N - 2) s) bytes each way. No
+//! algorithm takes less than M / min B, nor less than 2 (N - 1) M / sum B, and one that gives rank
+//! i no more than (T B / M - 1) / (N - 2) reaches the larger of the two.
 
 /// Of a TCP segment on Ethernet, with time stamps: bytes that a link of limited rate counts, over
 /// bytes of payload.

@@ -21,7 +21,7 @@ pub struct Options {
     /// Rates of the hosts' links in Mbit/s; several lists may be given.
     #[arg(long, value_name = "R,…", default_values = ["200,200,200,50", "200,200,200,200"])]
     rates: Vec<String>,
-    /// Bytes of the tensors: 8388608 or 67108864.
+    /// Bytes of the tensors: 1048576, 8388608 or 67108864.
     #[arg(long, value_name = "BYTES", default_value_t = 8 << 20)]
     bytes: u64,
     /// Bytes of a chunk where shares are planned.
