@@ -7,7 +7,8 @@
  * Batches start after a barrier. Median and min are over the samples.
  *
  * The number of samples fits BENCH_BUDGET_S seconds a size (default 1.5),
- * 7 at least and 200 at most. BENCH_MAX_BYTES leaves larger tensors out.
+ * 7 at least and 200 at most. BENCH_MAX_BYTES leaves larger tensors out,
+ * BENCH_MIN_BYTES smaller ones.
  *
  * host/examples/all_reduce_loop.rs is the same loop for unisono: change both. */
 #ifndef BENCH_H
