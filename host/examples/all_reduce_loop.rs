@@ -7,13 +7,16 @@
 //! unisono launch -n 2 -- all_reduce_loop           ranks are processes
 //! unisono launch -n 2 -- all_reduce_loop --vec     in memory that the library has not allocated
 //! unisono launch -n 2 -- all_reduce_loop --tcp     connected by TCP
+//! unisono launch -n 2 -- all_reduce_loop --udp     connected by UDP
 //! ```
 //!
 //! `BENCH_BUDGET_S`: seconds for each size; `BENCH_MAX_BYTES`: leaves larger tensors out;
-//! `--name NAME`; `--only BYTES`.
+//! `--name NAME`; `--only BYTES`; `--shares 3:3:3:1`, who owns how much; `--tail`: many single
+//! calls, and a line with their 99th percentile.
 
 use std::time::Instant;
-use unisono::{Element, Error, Group, Max, Member, Sum, Tensor, World};
+use unisono::schedule::Owners;
+use unisono::{Element, Error, Group, Max, Member, Schedule, Sum, Tensor, World};
 
 const SIZES: [usize; 7] = [8, 1 << 10, 32 << 10, 256 << 10, 1 << 20, 8 << 20, 64 << 20];
 
@@ -22,6 +25,9 @@ struct Args {
     threads: usize,
     vec: bool,
     tcp: bool,
+    udp: bool,
+    tail: bool,
+    shares: Vec<u32>,
     name: String,
     only: Option<usize>,
     largest: usize,
@@ -36,6 +42,9 @@ impl Args {
             threads: 2,
             vec: false,
             tcp: false,
+            udp: false,
+            tail: false,
+            shares: Vec::new(),
             name: "unisono".into(),
             only: None,
             largest: largest.unwrap_or(usize::MAX),
@@ -47,6 +56,13 @@ impl Args {
             match word.as_str() {
                 "--vec" => args.vec = true,
                 "--tcp" => args.tcp = true,
+                "--udp" => args.udp = true,
+                "--tail" => args.tail = true,
+                "--shares" => {
+                    let list = words.next().ok_or_else(wrong)?;
+                    let all: Result<_, _> = list.split(':').map(str::parse).collect();
+                    args.shares = all.map_err(|_| wrong())?;
+                }
                 "--name" => args.name = words.next().ok_or_else(wrong)?,
                 "--only" => args.only = words.next().and_then(|w| w.parse().ok()),
                 word => args.threads = word.parse().map_err(|_| wrong())?,
@@ -121,6 +137,7 @@ fn max<T: Element>(member: &mut Member, all: &mut [T]) -> Result<(), Error> {
 /// One size on one rank; rank 0 prints it.
 fn measure(member: &mut Member, args: &Args, bytes: usize) -> Result<usize, Error> {
     let batch = match bytes {
+        _ if args.tail => 1,
         0..=1024 => 50,
         1025..=262_144 => 20,
         262_145..=1_048_576 => 5,
@@ -134,7 +151,9 @@ fn measure(member: &mut Member, args: &Args, bytes: usize) -> Result<usize, Erro
         bad[0] += wrong as u64;
     }
     max(member, &mut pilot)?;
-    let runs = ((args.budget / (pilot[0] * f64::from(batch))) as usize).clamp(7, 200);
+    // A hundredth of them has to be more than one.
+    let (least, most) = if args.tail { (200, 2000) } else { (7, 200) };
+    let runs = ((args.budget / (pilot[0] * f64::from(batch))) as usize).clamp(least, most);
     let mut times = Vec::with_capacity(runs);
     for _ in 0..runs {
         let (time, wrong) = sample(member, &mut memory, batch)?;
@@ -150,6 +169,9 @@ fn measure(member: &mut Member, args: &Args, bytes: usize) -> Result<usize, Erro
         let alg = bytes as f64 / median / 1e9;
         let (us, least, bus) = (median * 1e6, times[0] * 1e6, alg * 2.0 * (n - 1.0) / n);
         println!("{},{n},{bytes},{us:.2},{least:.2},{alg:.3},{bus:.3}", args.name);
+        if args.tail {
+            println!("p99_us,{:.2}", times[runs * 99 / 100] * 1e6);
+        }
     }
     Ok(bad[0] as usize)
 }
@@ -158,11 +180,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let args = Args::parse()?;
     let mut builder = Group::builder();
     builder = match World::from_env()? {
-        Some(world) => builder.world(&world.near(!args.tcp)),
+        Some(world) => builder.world(&world.near(!args.tcp && !args.udp).datagrams(args.udp)),
         None => builder.cpus(args.threads),
     };
     if let Some(chunk) = std::env::var("CHUNK").ok().and_then(|v| v.parse().ok()) {
         builder = builder.chunk(chunk);
+    }
+    if !args.shares.is_empty() {
+        let owners = Owners::weighted(args.shares.len() as u16, &args.shares);
+        builder = builder.schedule(Schedule::Direct(owners.ok_or("no such shares")?));
     }
     let mut group = builder.build()?;
     let wanted =

@@ -7,7 +7,8 @@
  * Batches start after a barrier. Median and min are over the samples.
  *
  * The number of samples fits BENCH_BUDGET_S seconds a size (default 1.5),
- * 7 at least and 200 at most. BENCH_MAX_BYTES leaves larger tensors out.
+ * 7 at least and 200 at most. BENCH_MAX_BYTES leaves larger tensors out,
+ * BENCH_MIN_BYTES smaller ones.
  *
  * host/examples/all_reduce_loop.rs is the same loop for unisono: change both. */
 #ifndef BENCH_H
@@ -97,12 +98,15 @@ static inline void bench_print(const char *name, int ranks, size_t bytes, double
 /* Returns the number of wrong elements seen over all sizes (max over ranks). */
 static inline size_t bench_run(const bench_peer *p) {
     const char *b = getenv("BENCH_BUDGET_S"), *m = getenv("BENCH_MAX_BYTES");
+    const char *l = getenv("BENCH_MIN_BYTES");
     double budget = b ? atof(b) : 1.5;
     size_t largest = m ? strtoull(m, NULL, 10) : SIZE_MAX;
+    size_t least = l ? strtoull(l, NULL, 10) : 0;
     size_t all_bad = 0;
     for (size_t s = 0; s < sizeof bench_sizes / sizeof *bench_sizes; s++) {
         size_t bytes = bench_sizes[s], count = bytes / sizeof(float);
         if (bytes > largest) break;
+        if (bytes < least) continue;
         int batch = bytes <= 1024 ? 50 : bytes <= (256u << 10) ? 20 : bytes <= (1u << 20) ? 5 : 1;
         void *mem = NULL;
         if (p->tensor)

@@ -9,7 +9,11 @@ set -euo pipefail
 [ $# -ge 1 ] || { sed -n 2,8p "$0"; exit 2; }
 bridge=br-peers
 ip link del $bridge 2>/dev/null || true
-for ns in $(ip netns list | awk '{print $1}' | grep -xE 'peer[0-9]+' || true); do ip netns del "$ns"; done
+for ns in $(ip netns list | awk '{print $1}' | grep -xE 'peer[0-9]+' || true); do
+    # A namespace takes its links along some time later, and their names would still be taken.
+    ip link del "br-$ns" 2>/dev/null || true
+    ip netns del "$ns"
+done
 [ "$1" != clean ] || exit 0
 ip link add $bridge type bridge
 ip link set $bridge up

@@ -18,6 +18,7 @@
 mod builder;
 mod call;
 mod calls;
+mod datagram;
 pub mod device;
 mod element;
 mod error;

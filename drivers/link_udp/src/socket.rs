@@ -9,7 +9,9 @@ use unisono_driver::{LinkError, PacketLink};
 pub struct UdpPort {
     socket: UdpSocket,
     mtu: usize,
-    /// Datagrams that the system had no room for.
+    /// The datagram that the system has no room for just now; empty if there is none.
+    held: Vec<u8>,
+    /// Datagrams that the system has refused.
     dropped: u64,
 }
 
@@ -22,18 +24,31 @@ impl UdpPort {
     pub fn new(socket: UdpSocket, mtu: usize) -> io::Result<Self> {
         socket.peer_addr()?;
         socket.set_nonblocking(true)?;
-        Ok(Self { socket, mtu, dropped: 0 })
+        Ok(Self { socket, mtu, held: Vec::with_capacity(mtu), dropped: 0 })
     }
 
-    /// Datagrams that the system had no room for, and that are lost.
+    /// Datagrams that the system has refused, and that are lost.
     #[must_use]
     pub const fn dropped(&self) -> u64 {
         self.dropped
     }
+
+    /// Sends what is held; false if there is still no room for it.
+    fn go(&mut self) -> bool {
+        match self.socket.send(&self.held) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => false,
+            // A socket that is broken says so at the next datagram.
+            Err(_) => {
+                self.dropped += 1;
+                true
+            }
+            Ok(_) => true,
+        }
+    }
 }
 
-/// Is the socket as good as before? A peer that has not opened its socket yet, a full buffer and a
-/// cable that is out cost datagrams, no more.
+/// Is the socket as good as before? A peer that has not opened its socket yet and a cable that is
+/// out cost datagrams, no more.
 fn is_passing(error: &io::Error) -> bool {
     use ErrorKind::{
         ConnectionRefused, ConnectionReset, HostUnreachable, Interrupted, NetworkDown,
@@ -59,13 +74,21 @@ impl PacketLink for UdpPort {
     }
 
     fn has_room(&mut self) -> bool {
-        // A buffer that is full drops the datagram, as any hop on the way may.
-        true
+        if !self.held.is_empty() && self.go() {
+            self.held.clear();
+        }
+        self.held.is_empty()
     }
 
     fn send(&mut self, datagram: &[u8]) -> Result<(), LinkError> {
         match self.socket.send(datagram) {
             Ok(_) => Ok(()),
+            // A full buffer is the queue of this host's own card: what does not fit has to wait, or
+            // each burst would look like a loss on the way.
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                self.held.extend_from_slice(datagram);
+                Ok(())
+            }
             Err(error) if is_passing(&error) => {
                 self.dropped += 1;
                 Ok(())

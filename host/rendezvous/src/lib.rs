@@ -4,7 +4,7 @@
 //! Seat::from_env()        which rank am I, of how many, where is rank 0 met   (launchers)
 //!   Rendezvous::join()    all have come, and are who they say they are        (hub at rank 0)
 //!     all_gather()        small blobs from everybody to everybody
-//!       connect()         one route for each peer: near (Unix) or far (TCP)
+//!       connect()         one route for each peer: near (Unix) or far (TCP, or UDP beside it)
 //! ```
 //!
 //! No service has to run: rank 0 keeps the hub in threads of its own. With the feature `etcd`, an
@@ -26,6 +26,7 @@
 //!         None => assert_eq!(peer, seat.rank),
 //!         Some(Route::Near(stream)) => drop(stream),
 //!         Some(Route::Far { streams, address }) => println!("{address}: {}", streams.len()),
+//!         Some(Route::Datagrams(pairs)) => println!("UDP: {}", pairs.len()), // if asked for
 //!     }
 //! }
 //! # Ok(())
@@ -46,7 +47,7 @@ mod secret;
 mod socket;
 mod wire;
 
-pub use connect::{Interface, Options, Route, connect};
+pub use connect::{Datagrams, Interface, Options, Route, connect};
 pub use error::{Error, Failure};
 pub use etcd::Etcd;
 pub use join::Rendezvous;

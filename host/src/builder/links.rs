@@ -1,9 +1,10 @@
 //! Links of the members of this process to all members of their group.
 
 use super::team::Team;
+use crate::datagram::{Keeper, UdpLink};
 use crate::device::dpu::Taken;
 use crate::error::Error;
-use crate::member::AnyLink;
+use crate::member::{AnyLink, FarLink};
 use crate::planner::WINDOW_MAX;
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
@@ -13,7 +14,7 @@ use unisono_driver::Either;
 use unisono_link_shm::{Arena, Fabric, Guard, Layout, Word};
 use unisono_link_span::{Bell, fabric_with};
 use unisono_link_tcp::{Options, TcpLink};
-use unisono_rendezvous::Route;
+use unisono_rendezvous::{Datagrams, Route};
 
 /// A member's links, by rank, and its bell.
 pub(super) type Row = (Vec<Option<AnyLink>>, Arc<Bell>);
@@ -33,7 +34,15 @@ pub(super) struct Links {
 /// What has come of the routes to other processes, by their index.
 struct Ways {
     near: Vec<Option<UnixStream>>,
-    far: Vec<Option<Vec<TcpStream>>>,
+    far: Vec<Option<Far>>,
+}
+
+/// What leads to a process that shares no memory.
+enum Far {
+    /// For each pair of members a stream for each channel.
+    Streams(Vec<TcpStream>),
+    /// For each pair of members a socket.
+    Datagrams(Vec<Datagrams>),
 }
 
 impl Links {
@@ -44,7 +53,8 @@ impl Links {
             let (near, far) = match route {
                 None => (None, None),
                 Some(Route::Near(stream)) => (Some(stream), None),
-                Some(Route::Far { streams, .. }) => (None, Some(streams)),
+                Some(Route::Far { streams, .. }) => (None, Some(Far::Streams(streams))),
+                Some(Route::Datagrams(pairs)) => (None, Some(Far::Datagrams(pairs))),
             };
             ways.near.push(near);
             ways.far.push(far);
@@ -61,12 +71,14 @@ impl Links {
                 }
             }
         }
-        for (process, streams) in (0..).zip(ways.far) {
-            if let Some(streams) = streams {
+        let mut keeper = Keeper::default();
+        for (process, far) in (0..).zip(ways.far) {
+            if let Some(far) = far {
                 links.streams = true;
-                links.far(team, process, calls, streams)?;
+                links.far(team, process, calls, far, &mut keeper)?;
             }
         }
+        keeper.start().map_err(|error| Error::Thread(error.to_string()))?;
         Ok(links)
     }
 
@@ -91,25 +103,24 @@ impl Links {
         Ok(Self { rows, words, shared: Some((fabric.arena, fabric.watch)), streams: false })
     }
 
-    /// Links to the members of a process that is reached by these streams.
+    /// Links to the members of a process that is reached in this way.
     fn far(
         &mut self,
         team: &Team,
         process: u16,
         calls: usize,
-        streams: Vec<TcpStream>,
+        mut far: Far,
+        keeper: &mut Keeper,
     ) -> Result<(), Error> {
         let of = |home: u16| {
             let here = move |(_, other): &(usize, &u16)| **other == home;
             team.homes.iter().enumerate().filter(here).map(|(member, _)| member)
         };
         let (low, high) = (team.own.min(process), team.own.max(process));
-        let mut streams = streams.into_iter();
         // Both ends deal them out in the same order.
         for (a, b) in of(low).flat_map(|a| of(high).map(move |b| (a, b))) {
             let (from, to) = if low == team.own { (a, b) } else { (b, a) };
-            let mine = streams.by_ref().take(calls).collect();
-            let link = TcpLink::new(mine, Options::default());
+            let link = far.link(calls, low == team.own, keeper);
             let link = link.map_err(|error| Error::World(format!("process {process}: {error}")))?;
             let index = team.own_members().position(|member| usize::from(member) == from);
             let place = index.and_then(|index| self.rows[index].0.get_mut(to));
@@ -133,5 +144,25 @@ impl Links {
         // Nobody here has its links.
         self.rows[usize::from(rank)].0.clear();
         Ok(())
+    }
+}
+
+impl Far {
+    /// The link of the next pair of members, with so many channels; `low`: this process is the
+    /// lower one of the two.
+    fn link(
+        &mut self,
+        calls: usize,
+        low: bool,
+        keeper: &mut Keeper,
+    ) -> Result<FarLink, Box<dyn std::error::Error>> {
+        match self {
+            Self::Streams(all) => {
+                let mine = all.drain(..calls.min(all.len())).collect();
+                Ok(Either::A(TcpLink::new(mine, Options::default())?))
+            }
+            Self::Datagrams(all) if all.is_empty() => Err("a pair of members has no socket".into()),
+            Self::Datagrams(all) => Ok(Either::B(UdpLink::new(all.remove(0), low, calls, keeper)?)),
+        }
     }
 }

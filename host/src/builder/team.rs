@@ -99,7 +99,8 @@ impl Team {
     /// Ways to the other processes, by their index, for links with so many channels.
     pub fn routes(&self, channels: usize) -> Result<Vec<Option<Route>>, Error> {
         let Some(world) = &self.world else { return Ok(vec![None]) };
-        // Every pair of members has a stream for each channel.
+        // Every pair of members has a stream for each channel, or one socket.
+        let channels = if world.has_datagrams() { 1 } else { channels };
         let count = |process| self.homes.iter().filter(|home| **home == process).count();
         let counts: Vec<usize> = (0..world.size() as u16).map(count).collect();
         let most = |(at, a): (usize, &usize)| counts[..at].iter().map(move |b| a * b).max();

@@ -45,7 +45,9 @@ impl Job {
         };
         let Some(seat) = seat.map_err(Error::from)? else { return Ok(None) };
         let builder = World::builder().seat(seat).secret_from_env()?.interrupt(interrupt.flag());
-        let world = builder.near(args.links == Links::Auto).build()?;
+        let near = matches!(args.links, Links::Auto | Links::AutoUdp);
+        let datagrams = matches!(args.links, Links::Udp | Links::AutoUdp);
+        let world = builder.near(near).datagrams(datagrams).build()?;
         let Some(world) = Some(world).filter(|world| world.size() > 1) else { return Ok(None) };
         Ok(Some(match &args.interface {
             Some(interface) => world.interface(interface.clone()),

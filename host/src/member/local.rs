@@ -4,6 +4,7 @@ use super::seat::Seat;
 use super::wait::Patience;
 use super::{CALLS_MAX, Memory, Shared};
 use crate::call::Call;
+use crate::datagram::UdpLink;
 use crate::device::Opened;
 use crate::device::any::AnyDevice;
 use crate::device::located::Located;
@@ -26,14 +27,16 @@ use unisono_runtime::{Buffers, Engine, Quick};
 const ROUTE: usize = 132;
 
 /// A link to a member of this process, of another one here or elsewhere, or to a board.
-pub(crate) type AnyLink =
-    Either<SpanLink<HostPtr>, Either<ShmLink, Either<TcpLink<HostPtr>, BoardLink>>>;
+pub(crate) type AnyLink = Either<SpanLink<HostPtr>, Either<ShmLink, Either<FarLink, BoardLink>>>;
+
+/// A link to a member that shares no memory.
+pub(crate) type FarLink = Either<TcpLink<HostPtr>, UdpLink>;
 
 /// Longest sleep of a member with peers that cannot ring its bell.
 const NAP: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000 };
 
-/// The link, if it is over TCP.
-const fn tcp(link: &AnyLink) -> Option<&TcpLink<HostPtr>> {
+/// The link, if its member shares no memory.
+const fn far(link: &AnyLink) -> Option<&FarLink> {
     match link {
         Either::B(Either::B(Either::A(link))) => Some(link),
         _ => None,
@@ -79,7 +82,7 @@ pub(crate) struct Local {
     pub(super) rank: u16,
     device: Option<Opened>,
     bell: Arc<Bell>,
-    /// Some peers are reached by TCP.
+    /// Some peers share no memory.
     far: bool,
     pub(super) patience: Patience,
     pub(super) seat: Option<Seat>,
@@ -101,7 +104,7 @@ impl Local {
         // Whoever emulates a device or a board needs the cores, too.
         let busy = on.as_ref().is_some_and(Opened::is_software) || shared.boards.any();
         let patience = Patience::new(shared.near, busy);
-        let far = links.iter().flatten().any(|link| tcp(link).is_some());
+        let far = links.iter().flatten().any(|link| far(link).is_some());
         let links = links.into_iter().collect();
         let device = Located { device, arena: shared.pool.arena.clone() };
         Self {
@@ -140,15 +143,18 @@ impl Local {
         if !self.far {
             return self.bell.sleep();
         }
-        let waits = self.engine.links().iter().flatten().filter_map(tcp).flat_map(TcpLink::waits);
         let flag = |on, flag| if on { flag } else { PollFlags::empty() };
-        let mut fds: Vec<PollFd<'_>> = waits
-            .map(|wait| {
-                let (read, write) = (wait.readable, wait.writable);
-                let flags = flag(read, PollFlags::IN) | flag(write, PollFlags::OUT);
-                PollFd::from_borrowed_fd(wait.fd, flags)
-            })
-            .collect();
+        let mut fds: Vec<PollFd<'_>> = Vec::new();
+        for link in self.engine.links().iter().flatten().filter_map(far) {
+            match link {
+                Either::A(tcp) => fds.extend(tcp.waits().map(|wait| {
+                    let (read, write) = (wait.readable, wait.writable);
+                    let flags = flag(read, PollFlags::IN) | flag(write, PollFlags::OUT);
+                    PollFd::from_borrowed_fd(wait.fd, flags)
+                })),
+                Either::B(udp) => fds.push(PollFd::new(udp, PollFlags::IN)),
+            }
+        }
         // Whatever ends it: the caller looks for what has happened.
         let _ = poll(&mut fds, Some(&NAP));
     }

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use unisono_core::wire::frame::Abort;
 use unisono_link_shm::Guard;
 
-pub(crate) use local::{AnyLink, Local, Parts};
+pub(crate) use local::{AnyLink, FarLink, Local, Parts};
 pub(crate) use remote::Remote;
 
 /// Calls in flight on one member.

@@ -39,6 +39,7 @@ pub struct WorldBuilder {
     timeout: Duration,
     interrupt: Arc<AtomicBool>,
     near: bool,
+    datagrams: bool,
     interface: Option<Interface>,
 }
 
@@ -64,6 +65,7 @@ impl Default for WorldBuilder {
             timeout: PATIENCE,
             interrupt: Arc::default(),
             near: true,
+            datagrams: false,
             interface: None,
         }
     }
@@ -123,6 +125,12 @@ impl WorldBuilder {
         self
     }
 
+    /// As [`World::datagrams`].
+    pub const fn datagrams(mut self, datagrams: bool) -> Self {
+        self.datagrams = datagrams;
+        self
+    }
+
     /// As [`World::near`].
     pub const fn near(mut self, near: bool) -> Self {
         self.near = near;
@@ -153,8 +161,8 @@ impl WorldBuilder {
         let secret = self.secret.as_deref().map(Secret::new).transpose()?;
         let joined = Rendezvous::join_unless(&seat, secret.as_ref(), self.timeout, self.interrupt)?;
         let rendezvous = Arc::new(Mutex::new(joined));
-        let (near, interface) = (self.near, self.interface);
-        Ok(World { rendezvous, seat: Arc::new(seat), near, interface })
+        let (near, datagrams, interface) = (self.near, self.datagrams, self.interface);
+        Ok(World { rendezvous, seat: Arc::new(seat), near, datagrams, interface })
     }
 
     fn own_seat(&self) -> Result<Seat, Error> {

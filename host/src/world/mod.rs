@@ -36,6 +36,7 @@ pub struct World {
     rendezvous: Arc<Mutex<Rendezvous>>,
     seat: Arc<Seat>,
     near: bool,
+    datagrams: bool,
     interface: Option<Interface>,
 }
 
@@ -83,11 +84,23 @@ impl World {
         self.seat.size
     }
 
-    /// May processes of one host share memory? Otherwise they use TCP. All must say the same.
+    /// May processes of one host share memory? Otherwise they use TCP or UDP. All
+    /// must say the same.
     #[must_use]
     pub const fn near(mut self, near: bool) -> Self {
         self.near = near;
         self
+    }
+
+    /// Do processes that share no memory use UDP instead of TCP? All must say the same.
+    #[must_use]
+    pub const fn datagrams(mut self, datagrams: bool) -> Self {
+        self.datagrams = datagrams;
+        self
+    }
+
+    pub(crate) const fn has_datagrams(&self) -> bool {
+        self.datagrams
     }
 
     /// Links between hosts go through this interface only.
@@ -127,8 +140,8 @@ impl World {
             Some(interface) => Some(interface.clone()),
             None => Interface::from_env()?,
         };
-        let near = self.near;
-        let options = Options { streams, near, interface };
+        let (near, datagrams) = (self.near, self.datagrams);
+        let options = Options { streams, near, datagrams, interface };
         Ok(connect(&mut self.rendezvous(), &options)?)
     }
 }

@@ -39,13 +39,13 @@ const ONE_EACH: [&str; 4] = ["cpu"; 4];
 fn every_schedule_chunk_and_link_gives_the_shipped_sum() {
     let schedules = "one-shot direct binomial halving-doubling star star:2 hierarchical hub";
     for schedule in schedules.split(' ') {
-        for links in ["auto", "tcp"] {
+        for links in ["auto", "tcp", "udp"] {
             let options = format!("--algo {schedule} --links {links}");
             assert_eq!(reduce(&ONE_EACH, &options), SUM, "{options}");
         }
     }
     for options in ["--chunk 1000 --window 1", "--chunk 100000", "--bucket 0 --chunk 333"] {
-        for links in ["auto", "tcp"] {
+        for links in ["auto", "tcp", "udp"] {
             let options = format!("{options} --links {links}");
             assert_eq!(reduce(&ONE_EACH, &options), SUM, "{options}");
         }
@@ -59,13 +59,14 @@ fn other_orders_give_the_same_bits_in_processes_as_in_threads() {
         let threads = reduce(&["cpu,cpu,cpu,cpu"], &options);
         assert_eq!(reduce(&ONE_EACH, &options), threads);
         assert_eq!(reduce(&ONE_EACH, &format!("{options} --links tcp")), threads);
+        assert_eq!(reduce(&ONE_EACH, &format!("{options} --links udp")), threads);
     }
 }
 
 #[test]
 fn processes_may_have_different_numbers_of_ranks() {
     for ons in [&["cpu", "cpu,cpu,cpu"][..], &["cpu,cpu,cpu", "cpu"], &["cpu,cpu,cpu,cpu"]] {
-        for options in ["--verify", "--links tcp"] {
+        for options in ["--verify", "--links tcp", "--links udp", "--links auto-udp"] {
             assert_eq!(reduce(ons, options), SUM, "{ons:?} {options}");
         }
     }
@@ -76,7 +77,7 @@ fn processes_may_have_different_numbers_of_ranks() {
 fn the_benchmark_finds_no_wrong_element() {
     let collectives = "all_reduce reduce_scatter all_gather reduce broadcast all_to_all";
     for collective in collectives.split(' ') {
-        for links in ["auto", "tcp"] {
+        for links in ["auto", "tcp", "udp"] {
             let line = format!("bench {collective} --links {links} -d all -o all -n 1 -w 0");
             // The smallest ride in their frames.
             let line = format!("{line} -b 16 -e 70000 -f 64");
@@ -89,7 +90,9 @@ fn the_benchmark_finds_no_wrong_element() {
 #[test]
 fn one_process_and_sixteen() {
     let line = "bench -n 3 -b 8 -e 1M -f 16";
-    for (processes, options) in [(1, ""), (16, ""), (16, " --links tcp"), (2, " --memory host")] {
+    let udp = (8, " --links udp");
+    let rest = [(1, ""), (16, ""), (16, " --links tcp"), (2, " --memory host")];
+    for (processes, options) in rest.into_iter().chain([udp]) {
         let text = succeed(&all(processes, &format!("{line}{options}")));
         assert!(text.contains("Out of bounds values : 0 OK"), "{text}");
     }

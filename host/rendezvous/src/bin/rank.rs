@@ -1,7 +1,8 @@
 //! One rank: takes its seat, joins, connects, exchanges a few bytes over every route, and says what
 //! it got. Started by tests, or by hand under a launcher to see whether it works there.
 //!
-//! `unisono-rank [--seconds S] [--streams N] [--far] [--rounds N] [--stay] [--silent] [--again S]`
+//! `unisono-rank [--seconds S] [--streams N] [--far] [--udp] [--rounds N] [--stay] [--silent]
+//! [--again S]`
 
 #[cfg(target_os = "linux")]
 fn main() -> std::process::ExitCode {
@@ -55,6 +56,7 @@ mod linux {
                 "--streams" => asked.options.streams = value()?.parse()?,
                 "--again" => asked.again = Some(value()?.parse()?),
                 "--far" => asked.options.near = false,
+                "--udp" => asked.options.datagrams = true,
                 "--stay" => asked.stay = true,
                 "--silent" => asked.silent = true,
                 _ => return Err(format!("{arg}: no such option").into()),
@@ -106,6 +108,19 @@ mod linux {
                     }
                     format!(" far*{}@{}", streams.len(), address.ip().to_canonical())
                 }
+                Some(Route::Datagrams(all)) => {
+                    for pair in &mut *all {
+                        let ours = [pair.session, pair.first].map(u32::to_le_bytes).concat();
+                        pair.lifeline.write_all(&ours)?;
+                        let mut theirs = [0; 8];
+                        pair.lifeline.read_exact(&mut theirs)?;
+                        if ours != theirs {
+                            return Err("both ends have tokens of their own".into());
+                        }
+                    }
+                    let address = all.first().ok_or("no socket")?.socket.peer_addr()?;
+                    format!(" udp*{}@{}", all.len(), address.ip())
+                }
             };
         }
         if let Some(seconds) = asked.again {
@@ -127,6 +142,9 @@ mod linux {
                 None => {}
                 Some(Route::Near(stream)) => exchange(stream, (rank, peer), 0)?,
                 Some(Route::Far { streams, .. }) => exchange(&mut streams[0], (rank, peer), 0)?,
+                Some(Route::Datagrams(all)) => {
+                    exchange(&mut all[0].lifeline, (rank, peer), 0)?;
+                }
             }
         }
         Ok(())

@@ -1,7 +1,7 @@
 //! Connecting to lower ranks.
 
 use super::{Card, Route};
-use crate::handshake::{self, Identity};
+use crate::handshake::{self, Identity, Turned};
 use crate::join::Rendezvous;
 use crate::place::Address;
 use crate::socket::{Socket, connect_abstract};
@@ -14,6 +14,11 @@ use std::time::{Duration, Instant};
 
 /// One address has so long.
 const TRY: Duration = Duration::from_secs(2);
+/// So often, in all, if packets get lost: one that opens a connection is sent again after a second,
+/// and the next one after two more.
+const PASSES: usize = 3;
+/// More streams to an address that has given one: each is tried so often.
+const AGAIN: usize = 5;
 /// Peers at once: one that cannot be reached does not keep the others waiting.
 const AT_ONCE: usize = 32;
 /// Longest text of a failure: those of all peers must fit into one blob.
@@ -91,7 +96,10 @@ fn one(
     let link = |near, stream| Purpose::Link { to: peer, card: card.nonce, near, stream };
     let greet = |mut socket: Socket, purpose| -> io::Result<Socket> {
         let until = until.min(Instant::now() + TRY);
-        handshake::connect(&mut socket, me, purpose, TRY, until).map_err(io::Error::other)?;
+        handshake::connect(&mut socket, me, purpose, TRY, until).map_err(|why| match why {
+            Turned::Io(error) => error,
+            why => io::Error::other(why),
+        })?;
         Ok(socket)
     };
     if mine.near && !mine.host.is_empty() && mine.host == card.host {
@@ -103,26 +111,56 @@ fn one(
         }
     }
     let mut tried = Vec::new();
-    for ip in order {
-        let to = SocketAddr::new(*ip, card.port);
-        let open = |stream| {
-            let left = until.saturating_duration_since(Instant::now()).min(TRY);
-            if left.is_zero() {
-                return Err(io::Error::other("no time left"));
+    for pass in 0..PASSES {
+        tried.clear();
+        let mut late = false;
+        for ip in order {
+            let to = SocketAddr::new(*ip, card.port);
+            match streams(to, until, usize::from(card.streams), |s, n| greet(s, link(false, n))) {
+                Ok(route) => return Ok(route),
+                Err(e) => {
+                    late |= e.kind() == io::ErrorKind::TimedOut;
+                    tried.push(format!("{to}: {e}"));
+                }
             }
-            let socket = Socket::Tcp(TcpStream::connect_timeout(&to, left)?).prepare()?;
-            greet(socket, link(false, stream))
-        };
-        let sockets: io::Result<Vec<Socket>> = (0..card.streams).map(open).collect();
-        match sockets.and_then(|s| route(s, usize::from(card.streams))) {
-            Ok(route) => return Ok(route),
-            Err(e) => tried.push(format!("{to}: {e}")),
         }
+        if !late || Instant::now() >= until {
+            break;
+        }
+        tracing::debug!("rank {peer} is not reached in pass {pass}: {}", tried.join(", "));
     }
     match tried.is_empty() {
         true => Err("it has no address that could be tried".to_owned()),
         false => Err(tried.join(", ")),
     }
+}
+
+/// So many streams to one address.
+fn streams(
+    to: SocketAddr,
+    until: Instant,
+    count: usize,
+    greet: impl Fn(Socket, u16) -> io::Result<Socket>,
+) -> io::Result<Route> {
+    let open = |stream| {
+        let left = until.saturating_duration_since(Instant::now()).min(TRY);
+        if left.is_zero() {
+            return Err(io::Error::other("no time left"));
+        }
+        greet(Socket::Tcp(TcpStream::connect_timeout(&to, left)?).prepare()?, stream)
+    };
+    let mut all = Vec::new();
+    for stream in 0..count as u16 {
+        let mut tries = if stream == 0 { 1 } else { AGAIN };
+        all.push(loop {
+            tries -= 1;
+            match open(stream) {
+                Err(e) if tries > 0 && e.kind() == io::ErrorKind::TimedOut => {}
+                done => break done?,
+            }
+        });
+    }
+    route(all, count)
 }
 
 /// So many sockets as a route.

@@ -6,6 +6,7 @@
 //! one that leads elsewhere (the same bridge on every host, a VPN, this very process) is noticed.
 //! Then all tell all how that went, so that every rank has the same routes or the same error.
 
+mod datagrams;
 mod dial;
 mod guests;
 mod interface;
@@ -23,7 +24,7 @@ use crate::wire;
 use guests::Guests;
 use serde::{Deserialize, Serialize};
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
@@ -34,13 +35,15 @@ pub struct Options {
     pub near: bool,
     /// TCP connections for each pair, 1 to 4096.
     pub streams: usize,
+    /// Is every TCP connection to get a UDP socket beside it?
+    pub datagrams: bool,
     /// The network to use, if not whatever works.
     pub interface: Option<Interface>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { near: true, streams: 1, interface: None }
+        Self { near: true, streams: 1, datagrams: false, interface: None }
     }
 }
 
@@ -66,6 +69,21 @@ pub enum Route {
         /// The peer's end of the first.
         address: SocketAddr,
     },
+    /// The peer is reached by UDP, as many times as there were to be streams.
+    Datagrams(Vec<Datagrams>),
+}
+
+/// A UDP socket through which datagrams have passed, both ways.
+#[derive(Debug)]
+pub struct Datagrams {
+    /// Connected to the peer's; does not block.
+    pub socket: UdpSocket,
+    /// A stream to the same process, on which nothing is sent any more: it ends with that process.
+    pub lifeline: TcpStream,
+    /// Chosen for this socket, the same at both ends: what strangers send does not have it.
+    pub session: u32,
+    /// A second such number.
+    pub first: u32,
 }
 
 /// Most connections of a pair: one for each call in flight of each pair of their members.
@@ -82,6 +100,7 @@ struct Card {
     addresses: Vec<IpAddr>,
     near: bool,
     streams: u16,
+    datagrams: bool,
 }
 
 impl Card {
@@ -122,6 +141,7 @@ pub fn connect(group: &mut Rendezvous, options: &Options) -> Result<Vec<Option<R
         addresses: published(group, options, &own)?,
         near: options.near,
         streams: options.streams as u16,
+        datagrams: options.datagrams,
     };
     let me = Arc::new(Identity { key: group.session.clone(), secret: true, ..group.me.clone() });
     let guests = Arc::new(Guests::new(&me, &card));
@@ -144,13 +164,16 @@ pub fn connect(group: &mut Rendezvous, options: &Options) -> Result<Vec<Option<R
     for (peer, said) in told.iter().enumerate().skip(rank + 1) {
         routes.push(Some(guests.route(peer, &said[rank])?));
     }
+    if options.datagrams {
+        datagrams::open(group, &mut routes)?;
+    }
     Ok(routes)
 }
 
 fn told(dialled: &Result<Route, String>) -> Told {
     match dialled {
         Ok(Route::Near(_)) => Told::Near,
-        Ok(Route::Far { .. }) => Told::Far,
+        Ok(Route::Far { .. } | Route::Datagrams(_)) => Told::Far,
         Err(why) => Told::Failed(why.clone()),
     }
 }
@@ -190,11 +213,14 @@ fn published(group: &Rendezvous, options: &Options, own: &[Address]) -> Result<V
 /// Everybody's card, if all want the same.
 fn exchange(group: &mut Rendezvous, card: &Card) -> Result<Vec<Card>, Error> {
     let cards: Vec<Card> = gather(group, card)?;
-    let wants = |c: &Card| (c.near, c.streams);
+    let wants = |c: &Card| (c.near, c.streams, c.datagrams);
     match cards.iter().position(|c| wants(c) != wants(&cards[0])) {
         None => Ok(cards),
         Some(rank) => {
-            let shown = |c: &Card| format!("near = {}, streams = {}", c.near, c.streams);
+            let shown = |c: &Card| {
+                let Card { near, streams, datagrams, .. } = c;
+                format!("near = {near}, streams = {streams}, datagrams = {datagrams}")
+            };
             Err(Error::Group(Failure::Disagree {
                 what: format!(
                     "ranks want to be connected differently: rank 0 {}, rank {rank} {}",

@@ -192,7 +192,7 @@ fn ranks_that_want_different_routes_say_so() {
         assert_eq!(
             ended.error(),
             "ranks want to be connected differently: rank 0 near = true, streams = 1, \
-             rank 1 near = true, streams = 2"
+             datagrams = false, rank 1 near = true, streams = 2, datagrams = false"
         );
     }
 }

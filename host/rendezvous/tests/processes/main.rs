@@ -42,6 +42,25 @@ fn tcp_on_one_host_has_as_many_streams_as_asked_for() {
 }
 
 #[test]
+fn every_stream_gets_a_udp_socket_if_asked_for() {
+    for (size, streams, master) in [(2, 1, "127.0.0.1"), (3, 4, "[::1]"), (16, 1, "localhost")] {
+        let master = format!("{master}:{}", free_port());
+        let make = |r| {
+            let mut command = rank(r, size, &master, "udp");
+            command.args(["--far", "--udp", "--streams", &streams.to_string()]);
+            command
+        };
+        for (me, ended) in all(size, make).iter().enumerate() {
+            let udp = format!("udp*{streams}@127.0.0.1");
+            let routes: Vec<_> =
+                (0..size).map(|p| if p == me { "self".to_owned() } else { udp.clone() }).collect();
+            let wanted = format!("rank {me} of {size} by unisono: {}", routes.join(" "));
+            assert_eq!(ended.said(), wanted);
+        }
+    }
+}
+
+#[test]
 fn a_secret_opens_the_network() {
     // All of this host's addresses, by its name or the one that is not loopback.
     let master = format!("0.0.0.0:{}", free_port());

@@ -17,8 +17,9 @@ use unisono::world::{Etcd, Interface};
 use unisono::{DType, DeviceSpec, Group, GroupBuilder, Order, ReduceOp, Schedule, World};
 
 /// Not a comment of the field: to rustdoc, the brackets would be links.
-const ALGO_HELP: &str = "Schedule: auto, ring, direct, one-shot, binomial, double-tree, \
-                         halving-doubling, star[:AGGREGATORS], hierarchical[:NODES] or hub[:NODES]";
+const ALGO_HELP: &str = "Schedule: auto, ring, direct[:SHARE:SHARE…], one-shot, binomial, \
+                         double-tree, halving-doubling, star[:AGGREGATORS], \
+                         hierarchical[:NODES] or hub[:NODES]";
 
 /// How a group works: shared by everything that runs one.
 #[derive(clap::Args, Clone, Debug)]
@@ -59,6 +60,10 @@ pub enum Links {
     Auto,
     /// TCP everywhere
     Tcp,
+    /// UDP everywhere
+    Udp,
+    /// Shared memory on one host, UDP between hosts
+    AutoUdp,
 }
 
 impl GroupArgs {
@@ -132,12 +137,14 @@ impl From<OrderArg> for Order {
 }
 
 /// `--algo`: a schedule before the number of ranks is known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Algo {
     /// The planner chooses.
     Auto,
     /// Schedules without tables.
     Plain(&'static str),
+    /// Direct, with a share for each rank, and then for each aggregator.
+    Shares(Vec<u32>),
     /// So many aggregators.
     Star(u16),
     /// So many nodes.
@@ -154,6 +161,11 @@ impl FromStr for Algo {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (name, number) = match text.split_once(':') {
+            Some(("direct", shares)) => {
+                let all: Result<Vec<u32>, _> = shares.split(':').map(str::parse).collect();
+                let all = all.map_err(|_| format!("{text}: shares are numbers like 3:3:3:1"))?;
+                return Ok(Self::Shares(all));
+            }
             Some((name, number)) => {
                 let number = number.parse::<u16>().ok().filter(|&n| n > 0);
                 (name, Some(number.ok_or_else(|| format!("{text}: no number after the colon"))?))
@@ -172,8 +184,8 @@ impl FromStr for Algo {
             ("hierarchical", n) => Ok(Self::Hierarchical(n.unwrap_or(2))),
             ("hub", n) => Ok(Self::Hub(n.unwrap_or(2))),
             _ => Err(format!(
-                "no such schedule; there are auto, {}, star[:AGGREGATORS], hierarchical[:NODES], \
-                 hub[:NODES]",
+                "no such schedule; there are auto, {}, direct:SHARE:SHARE…, star[:AGGREGATORS], \
+                 hierarchical[:NODES], hub[:NODES]",
                 PLAIN.join(", ")
             )),
         }
@@ -182,10 +194,10 @@ impl FromStr for Algo {
 
 impl Algo {
     /// The schedule for so many ranks; `None`: the planner chooses.
-    pub fn schedule(self, ranks: usize) -> Result<Option<Schedule>, Usage> {
+    pub fn schedule(&self, ranks: usize) -> Result<Option<Schedule>, Usage> {
         let few = u16::try_from(ranks).unwrap_or(u16::MAX);
         let refused = |text: String| Usage(format!("{text} over {ranks} ranks is not possible"));
-        Ok(Some(match self {
+        Ok(Some(match *self {
             Self::Auto => return Ok(None),
             Self::Plain("ring") => Schedule::Ring,
             Self::Plain("one-shot") => Schedule::OneShot,
@@ -195,6 +207,9 @@ impl Algo {
             Self::Plain(name) => {
                 Owners::equal(few).map(Schedule::Direct).ok_or_else(|| refused(name.to_owned()))?
             }
+            Self::Shares(ref all) => Owners::weighted(few, all)
+                .map(Schedule::Direct)
+                .ok_or_else(|| refused(format!("direct with these {} shares", all.len())))?,
             Self::Star(aggregators) => Aggregators::new(aggregators)
                 .map(Schedule::Star)
                 .ok_or_else(|| refused(format!("a star with {aggregators} aggregators")))?,
@@ -299,7 +314,14 @@ mod tests {
         assert_eq!("star".parse(), Ok(Algo::Star(1)));
         assert_eq!("hierarchical:4".parse(), Ok(Algo::Hierarchical(4)));
         assert_eq!("hub".parse(), Ok(Algo::Hub(2)));
-        for wrong in ["", "rings", "ring:2", "star:0", "auto:1", "hierarchical:", "hub:0"] {
+        let shares = "direct:3:3:0".parse::<Algo>();
+        assert_eq!(shares, Ok(Algo::Shares(vec![3, 3, 0])));
+        let schedule = shares.map(|algo| (algo.schedule(3).ok(), algo.schedule(4).ok()));
+        let owners = Owners::weighted(3, &[1, 1, 0]).map(Schedule::Direct);
+        assert_eq!(schedule, Ok((Some(owners), None)));
+        let wrong =
+            ["", "rings", "ring:2", "star:0", "auto:1", "hierarchical:", "hub:0", "direct:"];
+        for wrong in wrong.into_iter().chain(["direct:1:", "direct:1:x"]) {
             assert!(wrong.parse::<Algo>().is_err(), "{wrong}");
         }
         for name in PLAIN {

@@ -68,6 +68,13 @@ pub const PARTS: &[Part] = &[
         run: launched,
     },
     Part {
+        name: "net",
+        about: "hosts in namespaces whose packets get lost: the same bits over TCP and UDP",
+        mandatory: false,
+        slow: true,
+        run: lossy,
+    },
+    Part {
         name: "peers",
         about: "the programs of bench-peers: processes over memory and TCP, right sums",
         mandatory: true,
@@ -218,6 +225,15 @@ fn launched(project: &Project) -> Result<Outcome> {
     let hosts = counted(&mut hosts, &mut std::io::stdout());
     let etcd = counted(&mut etcd, &mut std::io::stdout());
     Ok(both(hosts?, etcd?))
+}
+
+fn lossy(project: &Project) -> Result<Outcome> {
+    if let Err(error) = launchers::namespaces() {
+        return Ok(Outcome::CannotRun(format!("{error:#}")));
+    }
+    let mut cargo = project.cargo();
+    cargo.args(["test", "--locked", "--no-fail-fast", "--package=unisono", "--test=net"]);
+    counted(&mut cargo, &mut std::io::stdout())
 }
 
 fn loom(project: &Project) -> Result<Outcome> {
