@@ -1,0 +1,215 @@
+//! Which schedule is the fastest, for every collective and size.
+
+use crate::model::Model;
+use crate::replay::{Question, replay};
+use unisono_core::plan::{self, lower_bound};
+use unisono_core::{DType, Kind, Layout, Schedule};
+
+/// How calls are cut, whatever the schedule: the same on all members.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cut {
+    /// Bytes of the smallest and the largest chunk.
+    pub chunk: [u64; 2],
+    /// Chunks in flight.
+    pub window: u16,
+    /// Largest tensor whose chunks are sent unasked.
+    pub eager: u64,
+}
+
+/// A schedule for calls of a size.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// From so many bytes on.
+    pub from: u64,
+    /// The schedule.
+    pub schedule: Schedule,
+    /// Bytes of a chunk.
+    pub chunk: u64,
+}
+
+/// The fastest schedules of a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Table {
+    /// By collective; with the canonical order, and with any.
+    rows: Vec<(Kind, bool, Vec<Row>)>,
+}
+
+/// One schedule for one size, and what it takes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Candidate {
+    /// The schedule.
+    pub schedule: Schedule,
+    /// Bytes of a chunk.
+    pub chunk: u64,
+    /// Predicted nanoseconds.
+    pub ns: f64,
+    /// Transfers one after the other.
+    pub steps: u32,
+    /// Bytes that the busiest member sends or receives.
+    pub busiest: u128,
+    /// Does it fold in the canonical order?
+    pub canonical: bool,
+}
+
+/// All schedules for one call.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Forecast {
+    /// The fastest first; equals in the order of [`candidates`].
+    pub candidates: Vec<Candidate>,
+    /// Nanoseconds below which no algorithm gets on these members.
+    pub bound: f64,
+}
+
+/// Tables are made for this type: others of its size cost the same, and smaller ones nearly so.
+const DTYPE: DType = DType::F32;
+
+/// Largest size with a row of its own.
+const LARGEST: u64 = 64 << 20;
+
+/// Every schedule that is worth comparing in this group; see [`plan::candidates`].
+#[must_use]
+pub fn candidates(model: &Model) -> Vec<Schedule> {
+    let nodes = model.nodes();
+    plan::candidates(model.ranks(), &model.links(), nodes.as_ref()).into_iter().collect()
+}
+
+/// Predicts a call of `bytes` by all of these schedules.
+#[must_use]
+pub fn forecast(
+    model: &Model,
+    all: &[Schedule],
+    cut: &Cut,
+    kind: Kind,
+    dtype: DType,
+    bytes: u64,
+) -> Forecast {
+    let count = bytes / dtype.size() as u64;
+    let mut found: Vec<Candidate> = all
+        .iter()
+        .filter(|schedule| schedule.supports(kind, model.ranks()))
+        .filter_map(|schedule| fastest_cut(model, schedule, cut, kind, dtype, count))
+        .collect();
+    // Stable: of equals the first.
+    found.sort_by(|a, b| a.ns.total_cmp(&b.ns));
+    let layout = Layout { kind, ranks: model.ranks(), count, chunk: count.max(1), root: 0 };
+    Forecast { candidates: found, bound: lower_bound(&layout, dtype, &model.links()) }
+}
+
+/// The schedule with the chunk size that suits it best.
+fn fastest_cut(
+    model: &Model,
+    schedule: &Schedule,
+    cut: &Cut,
+    kind: Kind,
+    dtype: DType,
+    count: u64,
+) -> Option<Candidate> {
+    let (ranks, size) = (model.ranks(), dtype.size() as u64);
+    let eager = if count.saturating_mul(size) > cut.eager { 0 } else { u64::from(cut.window) };
+    let mut best: Option<Candidate> = None;
+    for chunk in cut.chunks(schedule, ranks, kind, count, size) {
+        let layout = Layout { kind, ranks, count, chunk, root: 0 };
+        let question = Question { schedule, layout, dtype, window: cut.window, eager };
+        let ns = replay(model, &question)?;
+        if best.as_ref().is_none_or(|best| ns < best.ns) {
+            let cost = schedule.cost(&layout, dtype);
+            best = Some(Candidate {
+                schedule: schedule.clone(),
+                chunk: chunk * size,
+                ns,
+                steps: cost.steps,
+                busiest: cost.sent_max.max(cost.received_max),
+                canonical: schedule.is_canonical(kind, ranks),
+            });
+        }
+    }
+    best
+}
+
+impl Cut {
+    /// Elements of a chunk: one for each share of an owner while that is neither tiny nor huge.
+    #[must_use]
+    pub fn chunk(&self, schedule: &Schedule, ranks: u16, count: u64, size: u64) -> u64 {
+        if *schedule == Schedule::OneShot {
+            return count.max(1);
+        }
+        let shares = match schedule {
+            Schedule::Direct(owners) => owners.table().len() as u64,
+            _ => u64::from(ranks),
+        };
+        // Chunks start on cache lines if the tensor does.
+        let share = count.div_ceil(shares.max(1)).next_multiple_of(64 / size);
+        let [least, most] = self.chunk;
+        share.clamp((least.min(most) / size).max(1), (most / size).max(1))
+    }
+
+    /// Elements of the chunks that are compared: as above, and smaller ones, which keep more
+    /// members busy at a time.
+    fn chunks(
+        &self,
+        schedule: &Schedule,
+        ranks: u16,
+        kind: Kind,
+        count: u64,
+        size: u64,
+    ) -> impl Iterator<Item = u64> {
+        let largest = self.chunk(schedule, ranks, count, size);
+        let least = (self.chunk[0] / size).max(1);
+        let cuts = *schedule != Schedule::OneShot && kind == Kind::AllReduce;
+        let smaller = [4, 16].map(|part| (largest / part).next_multiple_of(64 / size));
+        let smaller = smaller.into_iter().filter(move |chunk| cuts && *chunk >= least);
+        std::iter::once(largest).chain(smaller)
+    }
+}
+
+impl Table {
+    /// Compares all schedules for all collectives and sizes.
+    #[must_use]
+    pub fn new(model: &Model, cut: &Cut) -> Self {
+        let all = candidates(model);
+        let mut rows = Vec::new();
+        for kind in Kind::ALL.into_iter().filter(|kind| *kind != Kind::Barrier) {
+            let orders: &[bool] = if kind.reduces() { &[false, true] } else { &[true] };
+            let mut of: Vec<(Kind, bool, Vec<Row>)> =
+                orders.iter().map(|any| (kind, *any, Vec::new())).collect();
+            let factor = if kind == Kind::AllReduce { 2 } else { 4 };
+            let sizes = std::iter::successors(Some(8), |size| Some(size * factor));
+            for from in sizes.take_while(|size| *size <= LARGEST) {
+                let forecast = forecast(model, &all, cut, kind, DTYPE, from);
+                for (_, any, rows) in &mut of {
+                    let best = forecast.candidates.iter().find(|c| *any || c.canonical);
+                    if let Some(Candidate { schedule, chunk, .. }) = best {
+                        push(rows, from, schedule, *chunk);
+                    }
+                }
+            }
+            rows.append(&mut of);
+        }
+        Self { rows }
+    }
+
+    /// The row for a call; `any`: every order of the fold will do.
+    #[must_use]
+    pub fn find(&self, kind: Kind, any: bool, bytes: u64) -> Option<&Row> {
+        let is = |row: &&(Kind, bool, Vec<Row>)| row.0 == kind && (row.1 == any || !kind.reduces());
+        let (_, _, rows) = self.rows.iter().find(is)?;
+        let after = rows.partition_point(|row| row.from <= bytes);
+        rows.get(after.saturating_sub(1))
+    }
+
+    /// All rows of a collective.
+    #[must_use]
+    pub fn rows(&self, kind: Kind, any: bool) -> &[Row] {
+        let is = |row: &&(Kind, bool, Vec<Row>)| row.0 == kind && (row.1 == any || !kind.reduces());
+        self.rows.iter().find(is).map_or(&[], |(_, _, rows)| rows)
+    }
+}
+
+/// Adds a row unless the one before says the same. What a call of its smallest size has as its
+/// chunk is no reason for a row of its own.
+fn push(rows: &mut Vec<Row>, from: u64, schedule: &Schedule, chunk: u64) {
+    let same = rows.last().is_some_and(|row| row.schedule == *schedule && row.chunk == chunk);
+    if !same {
+        rows.push(Row { from, schedule: schedule.clone(), chunk });
+    }
+}
