@@ -206,18 +206,32 @@ impl<'a> Play<'a> {
         self.now.max(self.agreement())
     }
 
-    /// Collectives whose data does not connect everybody agree by dissemination.
+    /// Members that data does not connect agree by dissemination, as the machine has it.
     fn agreement(&self) -> f64 {
-        if !matches!(self.question.layout.kind, Kind::Broadcast | Kind::Reduce) {
+        let Question { schedule, layout, .. } = &self.question;
+        let connected = match schedule {
+            Schedule::Star(aggregators) => aggregators.count() == 1,
+            Schedule::Direct(owners) if owners.aggregators() > 0 => {
+                let mut used =
+                    (0..self.chunks.min(owners.table().len() as u64)).map(|c| owners.owner(c));
+                owners.aggregators() == 1 && used.any(|owner| owner == owners.ranks())
+            }
+            _ => true,
+        };
+        if connected && !matches!(layout.kind, Kind::Broadcast | Kind::Reduce) {
             return 0.0;
         }
         let count = self.nodes.len();
         let rounds = count.next_power_of_two().trailing_zeros();
-        let alpha = |round: u32| {
-            let to = |from: usize| (from + (1 << round)) % count;
-            (0..count).map(|from| self.model.wire(from, to(from)).alpha).fold(0.0, f64::max)
+        let time = |round: u32| {
+            let one = |from: usize| {
+                let wire = self.model.wire(from, (from + (1 << round)) % count);
+                let bytes = if wire.lends { 0.0 } else { OVERHEAD_MAX as f64 };
+                wire.alpha + bytes * wire.byte
+            };
+            (0..count).map(one).fold(0.0, f64::max)
         };
-        (0..rounds).map(alpha).sum()
+        (0..rounds).map(time).sum()
     }
 
     fn window(&self) -> u64 {

@@ -34,7 +34,9 @@ mod tests {
             assert_eq!(shown(size), text);
         }
         assert_eq!(bytes("2048K"), Ok(2 << 20));
-        for wrong in ["", "K", "-1", "+1", "1.5K", "1k", "1KB", "99999999999999999999", "9999999999999G"] {
+        for wrong in
+            ["", "K", "-1", "+1", "1.5K", "1k", "1KB", "99999999999999999999", "9999999999999G"]
+        {
             assert!(bytes(wrong).is_err(), "{wrong}");
         }
     }

@@ -27,6 +27,18 @@ pub struct Row {
     pub chunk: u64,
 }
 
+impl Row {
+    /// Bytes of a chunk of a call that this row is for: as many chunks as its smallest call has,
+    /// so that owners keep their shares.
+    #[must_use]
+    pub fn chunk_of(&self, bytes: u64) -> u64 {
+        let doubled = bytes >= self.from.saturating_mul(2);
+        let pieces = self.from.div_ceil(self.chunk.max(1)).max(1);
+        // Chunks start on cache lines if the tensor does.
+        if doubled { self.chunk } else { bytes.div_ceil(pieces).next_multiple_of(64) }
+    }
+}
+
 /// The fastest schedules of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Table {
@@ -195,6 +207,18 @@ impl Table {
         let (_, _, rows) = self.rows.iter().find(is)?;
         let after = rows.partition_point(|row| row.from <= bytes);
         rows.get(after.saturating_sub(1))
+    }
+
+    /// 64 bits that tables share only if they choose the same (FNV-1a).
+    #[must_use]
+    pub fn fingerprint(&self) -> u64 {
+        let of = |row: &Row| [row.from, row.schedule.fingerprint(), row.chunk];
+        let all = self.rows.iter().flat_map(|(kind, any, rows)| {
+            [*kind as u64, u64::from(*any)].into_iter().chain(rows.iter().flat_map(of))
+        });
+        all.flat_map(u64::to_le_bytes).fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+        })
     }
 
     /// All rows of a collective.

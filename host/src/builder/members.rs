@@ -36,15 +36,17 @@ impl GroupBuilder {
         ranks: u16,
         owners: Option<Owners>,
     ) -> Result<Group, Error> {
-        let Self { choice, order, chunk, window, timeout, interrupt, .. } = self;
+        let Self { choice, order, chunk, window, timeout, interrupt, selection, .. } = self;
         let limits = places.limits();
         let options =
             PlanOptions { choice, order, chunk, window, owners, ..PlanOptions::new(ranks) };
+        let options = PlanOptions { selection, ..options };
         let (kinds, mut taken, open) = sorted(places, team.own_members().count());
         let boards = about(&taken);
         let mut links = Links::new(team, boards.calls)?;
         let streams = team.any(links.streams)?;
         let options = PlanOptions { boards: limits, streams, ..options };
+        let options = Self::planned(self.topology.as_ref(), options, team)?;
         for (rank, kind) in team.own_members().zip(&kinds) {
             if let Kind::Board(board) = kind {
                 links.join(&mut taken[*board], rank, boards.epoch)?;

@@ -204,8 +204,7 @@ impl Topology {
     #[must_use]
     pub fn text(&self) -> String {
         let line = |value: Result<String, serde_json::Error>| value.unwrap_or_default();
-        let members: Vec<_> =
-            self.members.iter().map(|m| line(serde_json::to_string(m))).collect();
+        let members: Vec<_> = self.members.iter().map(|m| line(serde_json::to_string(m))).collect();
         let links: Vec<_> = self.links.iter().map(|l| line(serde_json::to_string(l))).collect();
         let (members, links) = (members.join(",\n    "), links.join(",\n    "));
         let mut text = String::new();
@@ -263,14 +262,15 @@ impl Topology {
             return refuse(format!("{count} members; a group has 1 to {MEMBERS_MAX}"));
         }
         for (at, member) in self.members.iter_mut().enumerate() {
-            let rates =
-                [("fold", member.fold), ("send", member.send), ("receive", member.receive)];
+            let rates = [("fold", member.fold), ("send", member.send), ("receive", member.receive)];
             for (name, value) in rates {
                 rate(value).or_else(|why| refuse(format!("member {at}: {name} {why}")))?;
             }
             for name in [&mut member.host, &mut member.device] {
                 if name.chars().any(char::is_control) || name.chars().count() > NAME_MAX {
-                    return refuse(format!("member {at}: a name with control characters or too long"));
+                    return refuse(format!(
+                        "member {at}: a name with control characters or too long"
+                    ));
                 }
             }
         }
