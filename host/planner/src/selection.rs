@@ -228,6 +228,9 @@ fn no_collective() -> String {
 }
 
 impl Selection {
+    /// The environment variable that has one.
+    pub const VARIABLE: &str = "UNISONO_PLAN";
+
     /// The pick for a call; `None`: nothing was said.
     #[must_use]
     pub fn find(&self, kind: Kind, bytes: u64) -> Option<Pick> {

@@ -59,6 +59,7 @@ impl GroupBuilder {
         let names = (0..).zip(&kinds).filter_map(name).collect();
         let taken = taken.into_iter().map(Mutex::new).collect();
         let boards = Boards { taken, names, ..boards };
+        let kinds_of_links = links.kinds(team);
         let Links { rows, words, shared, .. } = links;
         let (near, (arena, watch)) = (words.len(), shared.unzip());
         let pool = Pool { devices: open, arena };
@@ -89,7 +90,7 @@ impl GroupBuilder {
                 }
             }
         });
-        Ok(Group { members: members.collect(), ranks })
+        Ok(Group { members: members.collect(), ranks, links: kinds_of_links })
     }
 }
 

@@ -236,6 +236,18 @@ impl GroupBuilder {
         roomy(move || self.join(places, &team, ranks, owners))?
     }
 
+    /// How fast the devices of this process fold in such a group, in bytes per second: its ranks,
+    /// then boards without data.
+    ///
+    /// # Errors
+    /// As for [`GroupBuilder::build`].
+    pub fn fold_rates(&self) -> Result<Vec<f64>, Error> {
+        let mut places = self.places()?;
+        let mut rates: Vec<f64> = places.rates()?.iter().map(|rate| rate.fold).collect();
+        rates.extend(places.aggregators.iter().map(|board| rates::of_board(board.identity().rate)));
+        Ok(rates)
+    }
+
     /// Opens the devices of this process.
     fn places(&self) -> Result<Places, Error> {
         let named = self.named()?;

@@ -7,14 +7,23 @@ use crate::planner::{Choice, PlanOptions};
 use std::sync::Arc;
 use unisono_planner::{Model, Selection, Table, Topology};
 
-/// Names schedules by size, as [`Selection`] has them.
-const VARIABLE: &str = "UNISONO_PLAN";
-
 /// Bytes of a topology's text that processes tell each other at a time.
 const PIECE: usize = 32 << 10;
 
 fn refuse<T>(text: String) -> Result<T, Error> {
     Err(Error::Build(text))
+}
+
+/// Whole lines, some of them at a time.
+fn parts(text: &str) -> Vec<String> {
+    let mut parts = vec![String::new()];
+    for line in text.split_inclusive('\n') {
+        match parts.last_mut() {
+            Some(last) if last.len() + line.len() <= PIECE => last.push_str(line),
+            _ => parts.push(line.to_owned()),
+        }
+    }
+    parts
 }
 
 impl GroupBuilder {
@@ -31,17 +40,16 @@ impl GroupBuilder {
         if team.is_alone() {
             return Ok(self);
         }
-        let pieces = topology.as_ref().map_or(0, |text| text.len().div_ceil(PIECE));
+        let parts = topology.as_deref().map_or_else(Vec::new, parts);
         let print = self.topology.as_ref().map(Topology::fingerprint);
-        let (pieces, _) = match team.first(Ok(print.map(|print| (pieces, print))), "topology")? {
-            Some(first) => first,
-            None => return Ok(self),
-        };
+        let (pieces, _) =
+            match team.first(Ok(print.map(|print| (parts.len(), print))), "topology")? {
+                Some(first) => first,
+                None => return Ok(self),
+            };
         let mut text = String::new();
         for piece in 0..pieces {
-            let own = topology.as_deref().and_then(|text| text.get(piece * PIECE..));
-            let own = own.map(|rest| rest.get(..PIECE).unwrap_or(rest).to_owned());
-            text += &team.told_by_first(own.unwrap_or_default())?;
+            text += &team.told_by_first(parts.get(piece).cloned().unwrap_or_default())?;
         }
         self.topology = Some(Topology::parse(&text).map_err(|e| Error::Build(e.to_string()))?);
         Ok(self)
@@ -52,11 +60,12 @@ impl GroupBuilder {
         if self.selection.is_some() || matches!(self.choice, Choice::Fixed(_)) {
             return Ok(self.selection.clone());
         }
-        let Some(text) = std::env::var_os(VARIABLE).filter(|text| !text.is_empty()) else {
+        let Some(text) = std::env::var_os(Selection::VARIABLE).filter(|text| !text.is_empty())
+        else {
             return Ok(None);
         };
         let parsed = text.to_string_lossy().parse::<Selection>();
-        parsed.map(Some).or_else(|error| refuse(format!("{VARIABLE}, {error}")))
+        parsed.map(Some).or_else(|error| refuse(format!("{}, {error}", Selection::VARIABLE)))
     }
 
     /// Members without data that the schedules may need.

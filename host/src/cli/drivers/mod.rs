@@ -13,7 +13,7 @@ use only::Only;
 use serde::Serialize;
 use std::path::PathBuf;
 use trial::Trial;
-pub use trial::{ProbeArgs, probe};
+pub use trial::{TrialArgs, try_drivers};
 use unisono::device::{Api, GpuError, driver_files, rule_out};
 
 /// A driver that is left out.

@@ -20,7 +20,7 @@ const WORDS_MAX: usize = 4000;
 
 /// What the child is told.
 #[derive(clap::Args, Debug)]
-pub struct ProbeArgs {
+pub struct TrialArgs {
     api: Name,
 }
 
@@ -40,7 +40,7 @@ impl Trial {
         let name = name.to_possible_value();
         let child = std::env::current_exe().and_then(|tool| {
             let mut command = Command::new(tool);
-            command.arg("probe").args(name.as_ref().map(|name| name.get_name()));
+            command.arg("try-drivers").args(name.as_ref().map(|name| name.get_name()));
             command.envs(only.into_iter().flat_map(Only::variables));
             // What a library says while it dies is not worth the reader's time.
             command.stdin(Stdio::null()).stderr(Stdio::null()).stdout(Stdio::piped()).spawn()
@@ -94,7 +94,7 @@ impl Trial {
 }
 
 /// Loads the drivers, as [`Trial`]'s child.
-pub fn probe(args: &ProbeArgs) -> ExitCode {
+pub fn try_drivers(args: &TrialArgs) -> ExitCode {
     #[cfg(target_os = "linux")]
     if let Err(error) = be_expendable() {
         tracing::debug!("{error}");

@@ -3,7 +3,7 @@
 mod predict;
 mod text;
 
-use super::args::{OrderArg, bytes, dtype, duration, nodes_of, op, rate};
+use super::args::{OrderArg, bytes, dtype, duration, op, rate};
 use super::error::Usage;
 use super::report::{print, print_json};
 use clap::ValueEnum;
@@ -11,6 +11,7 @@ use predict::{Forecast, Question};
 use std::time::Duration;
 use unisono::{DType, Kind, ReduceOp};
 use unisono_core::plan::LinkModel;
+use unisono_planner::nodes_of;
 
 const EXAMPLES: &str = "\
 Examples:
