@@ -108,6 +108,8 @@ pub struct PlanOptions {
     pub boards: Option<Limits>,
     /// Some members reach each other by byte streams only, as over a network.
     pub streams: bool,
+    /// Devices are not all the same.
+    pub mixed: bool,
     /// Schedules that somebody has chosen by size.
     pub selection: Option<Selection>,
     /// The fastest schedules by measured links, if they were measured.
@@ -136,8 +138,20 @@ impl PlanOptions {
         let order = Order::Canonical;
         let choice = Choice::Auto;
         let (chunk, window, owners, boards) = (None, None, None, None);
-        let (streams, selection, table) = (false, None, None);
-        Self { ranks, choice, order, chunk, window, owners, boards, streams, selection, table }
+        let (streams, mixed, selection, table) = (false, false, None, None);
+        Self {
+            ranks,
+            choice,
+            order,
+            chunk,
+            window,
+            owners,
+            boards,
+            streams,
+            mixed,
+            selection,
+            table,
+        }
     }
 
     /// The plan for a call.
@@ -253,8 +267,9 @@ impl PlanOptions {
     }
 
     /// How calls of this group are cut.
-    pub(crate) fn cut(&self) -> Cut {
-        let least = if self.owners.is_some() { CHUNK_MIN_GPU } else { CHUNK_MIN };
+    #[must_use]
+    pub fn cut(&self) -> Cut {
+        let least = if self.mixed { CHUNK_MIN_GPU } else { CHUNK_MIN };
         let most = if self.streams { CHUNK_MAX_STREAM } else { CHUNK_MAX };
         let eager = match self.streams {
             _ if self.boards.is_some() => 0,

@@ -38,6 +38,8 @@ pub struct Model {
     pub(crate) wires: Vec<Wire>,
     /// Nanoseconds per byte out of each host, and into it; empty if all are on one.
     pub(crate) hosts: Vec<[f64; 2]>,
+    /// Where ranks live, if somebody has said it.
+    named: Option<Nodes>,
 }
 
 /// Members whose links are this much slower than the fastest ones are on another node.
@@ -63,7 +65,7 @@ impl Model {
         };
         let wires = members.iter().flat_map(|a| members.iter().map(move |b| wire(a, b)));
         let (ports, wires) = (members.iter().map(port).collect(), wires.collect());
-        Self { ranks, ports, wires, hosts: Vec::new() }
+        Self { ranks, ports, wires, hosts: Vec::new(), named: None }
     }
 
     /// What was measured.
@@ -93,7 +95,13 @@ impl Model {
             }
         }
         let hosts = if names.len() > 1 { hosts } else { Vec::new() };
-        Self { ranks: topology.ranks(), ports, wires, hosts }
+        Self { ranks: topology.ranks(), ports, wires, hosts, named: None }
+    }
+
+    /// The same group, with ranks on these nodes.
+    #[must_use]
+    pub fn with_nodes(self, nodes: Nodes) -> Self {
+        Self { named: Some(nodes), ..self }
     }
 
     /// Ranks with data.
@@ -139,8 +147,8 @@ impl Model {
     #[must_use]
     pub fn nodes(&self) -> Option<Nodes> {
         let ranks = usize::from(self.ranks);
-        if ranks > MEMBERS_MAX {
-            return None;
+        if ranks > MEMBERS_MAX || self.named.is_some() {
+            return self.named.clone();
         }
         let hosts: Vec<u16> = self.ports[..ranks].iter().map(|port| port.host).collect();
         let hosts = Nodes::new(&hosts).filter(|nodes| is_useful(nodes, ranks));

@@ -70,6 +70,34 @@ pub struct Forecast {
     pub candidates: Vec<Candidate>,
     /// Nanoseconds below which no algorithm gets on these members.
     pub bound: f64,
+    /// What decides that.
+    pub limit: Limit,
+}
+
+/// What no algorithm gets around.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// The time of one message.
+    Message,
+    /// The data of the slowest member alone.
+    Slowest,
+    /// All transfers over the rates of all members together.
+    Rates,
+    /// All folds over the fold rates of all members together.
+    Folds,
+}
+
+impl Limit {
+    /// In words; M is the tensor, N the ranks.
+    #[must_use]
+    pub const fn about(self) -> &'static str {
+        match self {
+            Self::Message => "one message",
+            Self::Slowest => "what the slowest member's own data takes",
+            Self::Rates => "all transfers over the rates of all members",
+            Self::Folds => "all folds over the fold rates of all members",
+        }
+    }
 }
 
 /// Tables are made for this type: others of its size cost the same, and smaller ones nearly so.
@@ -104,7 +132,32 @@ pub fn forecast(
     // Stable: of equals the first.
     found.sort_by(|a, b| a.ns.total_cmp(&b.ns));
     let layout = Layout { kind, ranks: model.ranks(), count, chunk: count.max(1), root: 0 };
-    Forecast { candidates: found, bound: lower_bound(&layout, dtype, &model.links()) }
+    let (bound, limit) = bound(&layout, dtype, model);
+    Forecast { candidates: found, bound, limit }
+}
+
+/// The lower bound, and what decides it: that without which it would be lower.
+fn bound(layout: &Layout, dtype: DType, model: &Model) -> (f64, Limit) {
+    let links = model.links();
+    let of = |change: &dyn Fn(&mut plan::LinkModel)| {
+        let mut links = links.clone();
+        links.iter_mut().for_each(change);
+        lower_bound(layout, dtype, &links)
+    };
+    let bound = lower_bound(layout, dtype, &links);
+    let alpha = of(&|link| (link.ns_per_byte, link.fold_ns_per_byte) = (f64::MIN_POSITIVE, 0.0));
+    let folds = of(&|link| link.ns_per_byte = f64::MIN_POSITIVE);
+    // With a helper that nothing holds up, only the slowest member's own data is left.
+    let (ns_per_byte, alpha_ns, fold_ns_per_byte) = (f64::MIN_POSITIVE, f64::MAX, 0.0);
+    let helper = plan::LinkModel { alpha_ns, ns_per_byte, fold_ns_per_byte };
+    let own = lower_bound(layout, dtype, &[&links[..], &[helper]].concat());
+    let limit = match bound {
+        bound if alpha * 2.0 > bound => Limit::Message,
+        bound if folds >= bound => Limit::Folds,
+        bound if own >= bound => Limit::Slowest,
+        _ => Limit::Rates,
+    };
+    (bound, limit)
 }
 
 /// The schedule with the chunk size that suits it best.

@@ -40,7 +40,8 @@ impl GroupBuilder {
         let limits = places.limits();
         let options =
             PlanOptions { choice, order, chunk, window, owners, ..PlanOptions::new(ranks) };
-        let options = PlanOptions { selection, ..options };
+        let mixed = options.owners.is_some();
+        let options = PlanOptions { selection, mixed, ..options };
         let (kinds, mut taken, open) = sorted(places, team.own_members().count());
         let boards = about(&taken);
         let mut links = Links::new(team, boards.calls)?;
