@@ -129,10 +129,12 @@ pub fn forecast(
         .filter(|schedule| schedule.supports(kind, model.ranks()))
         .filter_map(|schedule| fastest_cut(model, schedule, cut, kind, dtype, count))
         .collect();
-    // Stable: of equals the first.
-    found.sort_by(|a, b| a.ns.total_cmp(&b.ns));
     let layout = Layout { kind, ranks: model.ranks(), count, chunk: count.max(1), root: 0 };
     let (bound, limit) = bound(&layout, dtype, model);
+    // What is extrapolated may be off by less than a hundredth.
+    found.iter_mut().for_each(|c| c.ns = c.ns.max(bound));
+    // Stable: of equals the first.
+    found.sort_by(|a, b| a.ns.total_cmp(&b.ns));
     Forecast { candidates: found, bound, limit }
 }
 
@@ -282,10 +284,13 @@ impl Table {
     }
 }
 
-/// Adds a row unless the one before says the same. What a call of its smallest size has as its
-/// chunk is no reason for a row of its own.
+/// With so many chunks it does not matter that some owners have one more.
+const MANY: u64 = 64;
+
+/// Adds a row unless the one before says the same.
 fn push(rows: &mut Vec<Row>, from: u64, schedule: &Schedule, chunk: u64) {
-    let same = rows.last().is_some_and(|row| row.schedule == *schedule && row.chunk == chunk);
+    let says = |row: &Row| row.schedule == *schedule && row.chunk == chunk;
+    let same = rows.last().is_some_and(says) && from / chunk.max(1) >= MANY;
     if !same {
         rows.push(Row { from, schedule: schedule.clone(), chunk });
     }

@@ -10,7 +10,8 @@ fn found(text: &str, kind: Kind, bytes: u64) -> Option<String> {
 
 #[test]
 fn rules_are_found_by_size() {
-    let text = "all-reduce:-8K=one-shot;8K-1M=halving-doubling;1M-=direct/256K broadcast:64-=binomial";
+    let text =
+        "all-reduce:-8K=one-shot;8K-1M=halving-doubling;1M-=direct/256K broadcast:64-=binomial";
     let all = |bytes| found(text, Kind::AllReduce, bytes);
     assert_eq!(all(0).as_deref(), Some("one-shot"));
     assert_eq!(all(8191).as_deref(), Some("one-shot"));
@@ -38,7 +39,12 @@ fn mistakes_are_shown_where_they_are() {
         ("all-reduce:8K=ring", 12, "8K=ring", "a rule looks like 8K-1M=ring"),
         ("all-reduce:8K-ring", 12, "8K-ring", "a rule looks like 8K-1M=ring"),
         ("all-reduce:8K-4K=ring", 12, "8K-4K", "no size is in this range"),
-        ("all-reduce:-8K=ring;4K-=ring", 21, "4K-", "it begins before the rule before it has ended"),
+        (
+            "all-reduce:-8K=ring;4K-=ring",
+            21,
+            "4K-",
+            "it begins before the rule before it has ended",
+        ),
         ("all-reduce:-8X=ring", 13, "8X", "\"8X\" is no size"),
         ("all-reduce:-=ring:2", 14, "ring:2", "ring takes no number"),
         ("all-reduce:-=star:0", 14, "star:0", "no number after the colon"),

@@ -4,4 +4,5 @@
 mod bits;
 mod faults;
 mod job;
+mod probe;
 mod steady;

@@ -118,7 +118,7 @@ impl Forecast {
 const LARGEST: u64 = 16 << 30;
 
 /// A schedule stays the choice until another one is so much faster: near a crossover both do.
-const BETTER: f64 = 0.99;
+const BETTER: f64 = 0.97;
 
 impl Question {
     /// All schedules at a size.
