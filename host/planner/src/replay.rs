@@ -10,9 +10,11 @@
 //! Long calls are not played to their end: a schedule repeats itself, so the time of more chunks
 //! follows from that of some.
 
+mod event;
 mod lane;
 
 use crate::model::{Model, Port};
+use event::{At, Event, Message};
 use lane::{Lane, Next};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -73,46 +75,6 @@ pub fn replay(model: &Model, question: &Question<'_>) -> Option<f64> {
     }
     let (half, whole) = (cut(some), cut(2 * some));
     Some(whole + (whole - half) / some as f64 * (pieces - 2 * some) as f64)
-}
-
-/// What happens.
-#[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
-enum Event {
-    /// A message's first byte comes to its receiver's port.
-    Head { message: Message, last: f64 },
-    /// All of it is there.
-    Here(Message),
-    /// The last byte of a message of this chunk has left.
-    Left { from: usize, chunk: u64 },
-    /// A fold or a copy is done.
-    Done { member: usize, chunk: u64 },
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
-struct Message {
-    from: usize,
-    to: usize,
-    bytes: f64,
-    /// What the receiver may send from now on.
-    limit: u64,
-    /// Nothing, or a value of a chunk: is it the result?
-    value: Option<(u64, bool)>,
-}
-
-/// Times are never negative, so their bits are in their order; then the order of making.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct At(u64, u64, Event);
-
-impl Eq for At {}
-impl Ord for At {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.0, self.1).cmp(&(other.0, other.1))
-    }
-}
-impl PartialOrd for At {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
 }
 
 struct Node {

