@@ -1,4 +1,4 @@
-//! Schedules that somebody chooses by hand: `all-reduce:-8K=one-shot;8K-1M=halving-doubling;1M-=direct`.
+//! Schedules that somebody chooses by hand: `all-reduce:-8K=one-shot;8K-1M=ring;1M-=direct`.
 //!
 //! ```text
 //! selection  = collective { " " collective }

@@ -19,7 +19,7 @@ pub fn bytes(text: &str) -> Result<u64, String> {
 /// The shortest text that [`bytes`] reads back.
 #[must_use]
 pub fn shown(bytes: u64) -> String {
-    let unit = UNITS.iter().find(|(_, scale)| bytes > 0 && bytes % scale == 0);
+    let unit = UNITS.iter().find(|(_, scale)| bytes > 0 && bytes.is_multiple_of(*scale));
     unit.map_or_else(|| bytes.to_string(), |(unit, scale)| format!("{}{unit}", bytes / scale))
 }
 

@@ -39,7 +39,8 @@ impl Svg {
     pub fn path(&mut self, points: &[(f64, f64)], colour: &str, width: f64) {
         let points: Vec<_> = points.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
         self.add(&format!(
-            "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"{width:.1}\"/>",
+            "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" \
+             stroke-width=\"{width:.1}\"/>",
             points.join(" ")
         ));
     }
@@ -60,7 +61,8 @@ impl Svg {
         };
         let text = escaped(text);
         self.add(&format!(
-            "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\" fill=\"{colour}\">{text}</text>"
+            "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\" \
+             fill=\"{colour}\">{text}</text>"
         ));
     }
 

@@ -46,13 +46,15 @@ fn threads_and_processes_are_measured() {
     demand(&links(&text), 3, |a, b| if a + b == 1 { "thread" } else { "shared-memory" });
 }
 
+/// What all members have in common.
+const REST: &str =
+    r#""device":"cpu","numa":null,"data":true,"fold":1e10,"send":1e10,"receive":1e10"#;
+
 /// A topology of two hosts with a slow wire, whatever the ranks really are.
 fn two_hosts(ranks: usize) -> String {
     let member = |rank: usize| {
         let host = rank * 2 / ranks;
-        format!(
-            r#"{{"host":"h{host}","device":"cpu","numa":null,"data":true,"fold":1e10,"send":1e10,"receive":1e10}}"#
-        )
+        format!(r#"{{"host":"h{host}",{REST}}}"#)
     };
     let pairs = (0..ranks).flat_map(|a| (0..ranks).map(move |b| (a, b))).filter(|(a, b)| a != b);
     let link = |(a, b): (usize, usize)| {

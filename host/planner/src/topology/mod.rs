@@ -303,7 +303,7 @@ impl Topology {
 
 /// Is it a rate?
 fn rate(value: f64) -> Result<(), String> {
-    if value >= 1.0 && value <= RATE_MAX {
+    if (1.0..=RATE_MAX).contains(&value) {
         return Ok(());
     }
     Err(format!("must be 1 to {RATE_MAX:e} bytes per second"))

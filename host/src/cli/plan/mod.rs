@@ -41,7 +41,8 @@ pub struct PlanArgs {
     ranks: Option<u16>,
     /// What `unisono probe` has measured, instead of the next options
     #[arg(long, value_name = "FILE",
-          conflicts_with_all = ["ranks", "aggregators", "nodes", "alpha", "bandwidth", "reduce_rate"])]
+          conflicts_with_all = ["ranks", "aggregators", "nodes", "alpha", "bandwidth",
+                                "reduce_rate"])]
     topology: Option<PathBuf>,
     /// Members without data that fold for the others
     #[arg(long, value_name = "K", default_value_t = 0)]
