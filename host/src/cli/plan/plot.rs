@@ -13,10 +13,13 @@ const FIELD: [f64; 4] = [80.0, 30.0, 640.0, 510.0];
 /// Sizes from 8 B to 1 GiB.
 const POWERS: std::ops::RangeInclusive<u32> = 3..=30;
 
+/// A schedule's name, whether the order permits it, and its bytes and nanoseconds.
+type Curve = (String, bool, Vec<(f64, f64)>);
+
 /// The picture's text.
 pub fn draw(question: &Question) -> String {
     let all = candidates(&question.model);
-    let mut curves: Vec<(String, bool, Vec<(f64, f64)>)> = Vec::new();
+    let mut curves: Vec<Curve> = Vec::new();
     let mut bound = Vec::new();
     for size in POWERS.map(|power| 1u64 << power) {
         let found = question.forecast(&all, size);
