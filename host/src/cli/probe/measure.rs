@@ -13,10 +13,13 @@ use unisono::schedule::Owners;
 use unisono::topology::{LinkKind, numa_nodes, numa_of_pci};
 use unisono::{Error, GroupBuilder, Schedule, Sum, Tensor, Topology};
 
-/// One number is measured for so long, but in several pieces, of which the fastest counts: what
-/// else runs here only ever makes them slower.
-const PIECE: Duration = Duration::from_millis(5);
-const PIECES: usize = 5;
+/// A number is measured in short pieces, of which the fastest counts: what else runs here only ever
+/// makes them slower. So many are enough, and fewer if they take long.
+const PIECE: Duration = Duration::from_millis(1);
+const PIECES: std::ops::Range<u32> = 3..25;
+const ENOUGH: Duration = Duration::from_millis(100);
+/// A broadcast that takes so long is of a large tensor.
+const LONG: f64 = 5e-3;
 /// Most calls of a piece: they tell each other nothing in between.
 const CALLS_MAX: u32 = 4096;
 /// Tensors whose broadcasts are timed: the first one that takes a piece, or the largest.
@@ -197,7 +200,7 @@ fn sized(member: &mut unisono::Member, call: On<'_>) -> Result<f64, Error> {
         let mut tensor = member.tensor::<f32>(bytes / 4)?;
         let time = steady(member, &mut |member| call(member, &mut tensor))?;
         rate = bytes as f64 / time.max(1e-9);
-        if time > PIECE.as_secs_f64() {
+        if time > LONG {
             break;
         }
     }
@@ -210,7 +213,8 @@ fn steady(
     call: &mut dyn FnMut(&mut unisono::Member) -> Result<(), Error>,
 ) -> Result<f64, Error> {
     let (mut calls, mut pieces, mut least) = (1u32, 0, f64::INFINITY);
-    while pieces < PIECES {
+    let mut taken = Duration::ZERO;
+    while pieces < PIECES.start || (pieces < PIECES.end && taken < ENOUGH) {
         let whole = timed(member, calls, call)? * f64::from(calls);
         // All go by the same clock, so all make as many calls.
         let mut time = [(whole * 1e9) as u64];
@@ -221,6 +225,7 @@ fn steady(
             continue;
         }
         pieces += 1;
+        taken += whole;
         least = least.min(whole.as_secs_f64() / f64::from(calls));
     }
     Ok(least)
