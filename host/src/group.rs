@@ -12,6 +12,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, PoisonError};
 use unisono_core::Kind;
 use unisono_gpu::Place;
+use unisono_planner::LinkKind;
 
 /// A group whose ranks are threads of this process, each on its device; with
 /// [`GroupBuilder::world`] other processes have ranks of it, too, and what is said here of members
@@ -24,6 +25,8 @@ pub struct Group {
     /// Those of this process.
     pub(crate) members: Vec<Member>,
     pub(crate) ranks: u16,
+    /// What links the members of this process to all others.
+    pub(crate) links: Vec<(u16, u16, LinkKind)>,
 }
 
 impl Group {
@@ -37,6 +40,13 @@ impl Group {
     #[must_use]
     pub fn ranks(&self) -> u16 {
         self.ranks
+    }
+
+    /// What carries data from each member of this process to each other member: from, to, and the
+    /// kind of link.
+    #[must_use]
+    pub fn links(&self) -> &[(u16, u16, LinkKind)] {
+        &self.links
     }
 
     /// The members, one for each rank (aggregators last), to be moved to their threads.

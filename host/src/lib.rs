@@ -48,4 +48,7 @@ pub use unisono_core::{DType, Kind, Order, ReduceOp, Scalar, Schedule, schedule}
 pub use unisono_device_opencl as opencl;
 #[cfg(feature = "vulkan")]
 pub use unisono_device_vulkan as vulkan;
+pub use unisono_planner::{
+    Pick, Selection, SelectionError, Table, Topology, TopologyError, topology,
+};
 pub use world::World;

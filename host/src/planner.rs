@@ -2,9 +2,11 @@
 
 use crate::call::Call;
 use crate::error::Error;
+use std::sync::Arc;
 use unisono_core::schedule::{Aggregators, Owners};
 use unisono_core::{DType, Kind, Order, ReduceOp, Schedule};
 use unisono_link_span::{INLINE, SMALL};
+use unisono_planner::{Cut, Selection, Table};
 
 /// Most chunks in flight.
 pub(crate) const WINDOW_MAX: usize = 16;
@@ -106,6 +108,12 @@ pub struct PlanOptions {
     pub boards: Option<Limits>,
     /// Some members reach each other by byte streams only, as over a network.
     pub streams: bool,
+    /// Devices are not all the same.
+    pub mixed: bool,
+    /// Schedules that somebody has chosen by size.
+    pub selection: Option<Selection>,
+    /// The fastest schedules by measured links, if they were measured.
+    pub table: Option<Arc<Table>>,
 }
 
 /// How one call is carried out.
@@ -130,7 +138,20 @@ impl PlanOptions {
         let order = Order::Canonical;
         let choice = Choice::Auto;
         let (chunk, window, owners, boards) = (None, None, None, None);
-        Self { ranks, choice, order, chunk, window, owners, boards, streams: false }
+        let (streams, mixed, selection, table) = (false, false, None, None);
+        Self {
+            ranks,
+            choice,
+            order,
+            chunk,
+            window,
+            owners,
+            boards,
+            streams,
+            mixed,
+            selection,
+            table,
+        }
     }
 
     /// The plan for a call.
@@ -149,10 +170,8 @@ impl PlanOptions {
         op: Option<ReduceOp>,
         count: u64,
     ) -> Result<Plan, Error> {
-        let schedule = match &self.choice {
-            Choice::Auto => self.choose(kind, dtype, op, count),
-            Choice::Fixed(schedule) => Some(schedule.clone()),
-        };
+        let bytes = count.saturating_mul(dtype.size() as u64);
+        let (schedule, chunk) = self.picked(kind, dtype, op, bytes)?;
         let refused = |why: String| Error::NoPlan { kind, ranks: self.ranks, why };
         let schedule = schedule.ok_or_else(|| refused(String::new()))?;
         let name = schedule.name();
@@ -174,17 +193,51 @@ impl PlanOptions {
             )));
         }
         let chunk = self.chunk.unwrap_or_else(|| {
-            let chunk = self.chunk_for(&schedule, dtype, count);
+            let size = dtype.size() as u64;
+            let chunk = match chunk {
+                Some(bytes) if schedule != Schedule::OneShot => bytes / size,
+                _ => self.cut().chunk(&schedule, self.ranks, count, size),
+            };
             boards.map_or(chunk, |boards| chunk.min(boards.chunk(self.ranks, dtype)))
         });
         let window = self.window.unwrap_or(WINDOW_MAX as u16).clamp(1, WINDOW_MAX as u16);
         // Bytes that a link has to carry wait for the room that their receiver has; room for all
         // of a small tensor is cheaper than asking for it.
         let bytes = count.saturating_mul(dtype.acc().size() as u64);
-        let asks = self.boards.is_some()
-            || (self.streams && (bytes > EAGER_BYTES || self.ranks > EAGER_RANKS));
-        let eager = if asks { 0 } else { u64::from(window) };
+        let eager = if bytes > self.cut().eager { 0 } else { u64::from(window) };
         Ok(Plan { print: schedule.fingerprint(), schedule, chunk: chunk.max(1), window, eager })
+    }
+
+    /// The schedule, and the bytes of a chunk if they were chosen with it: what the caller says,
+    /// what a selection says, what measured links say, what the size says.
+    fn picked(
+        &self,
+        kind: Kind,
+        dtype: DType,
+        op: Option<ReduceOp>,
+        bytes: u64,
+    ) -> Result<(Option<Schedule>, Option<u64>), Error> {
+        if let Choice::Fixed(schedule) = &self.choice {
+            return Ok((Some(schedule.clone()), None));
+        }
+        if let Some(pick) = self.selection.as_ref().and_then(|s| s.find(kind, bytes)) {
+            let refused = |why| Error::NoPlan { kind, ranks: self.ranks, why: format!(": {why}") };
+            if let Some(schedule) = pick.schedule(self.ranks).map_err(refused)? {
+                return Ok((Some(schedule), pick.chunk));
+            }
+        }
+        let any = self.order == Order::Any || op.is_none_or(|op| op.is_exact(dtype));
+        let row = self.table.as_ref().and_then(|table| table.find(kind, any, bytes));
+        let reduces = |schedule: &Schedule| match &self.boards {
+            Some(boards) if kind.reduces() && boards.take_part(schedule, self.ranks) => {
+                boards.reduces(dtype, op)
+            }
+            _ => true,
+        };
+        if let Some(row) = row.filter(|row| reduces(&row.schedule)) {
+            return Ok((Some(row.schedule.clone()), Some(row.chunk_of(bytes))));
+        }
+        Ok((self.choose(kind, dtype, op, bytes), None))
     }
 
     fn choose(
@@ -192,7 +245,7 @@ impl PlanOptions {
         kind: Kind,
         dtype: DType,
         op: Option<ReduceOp>,
-        count: u64,
+        bytes: u64,
     ) -> Option<Schedule> {
         if let Some(boards) = self.boards.as_ref().filter(|b| b.reduces(dtype, op))
             && kind.reduces()
@@ -201,7 +254,6 @@ impl PlanOptions {
         {
             return Some(Schedule::Star(aggregators));
         }
-        let bytes = count.saturating_mul(dtype.size() as u64);
         // Where devices differ, the fastest one is sooner ready with it than the slowest.
         let alike = self.owners.is_none() && self.ranks <= ONE_SHOT_RANKS;
         // A message over a network costs as much as so many bytes more of it.
@@ -214,20 +266,17 @@ impl PlanOptions {
         self.owners.clone().or_else(|| Owners::equal(self.ranks)).map(Schedule::Direct)
     }
 
-    /// One chunk for each share of an owner while that is neither tiny nor huge.
-    fn chunk_for(&self, schedule: &Schedule, dtype: DType, count: u64) -> u64 {
-        let size = dtype.size() as u64;
-        if *schedule == Schedule::OneShot {
-            return count;
-        }
-        // Chunks start on cache lines if the tensor does.
-        let shares = match schedule {
-            Schedule::Direct(owners) => owners.table().len() as u64,
-            _ => u64::from(self.ranks),
-        };
-        let share = count.div_ceil(shares.max(1)).next_multiple_of(64 / size);
-        let least = if self.owners.is_some() { CHUNK_MIN_GPU } else { CHUNK_MIN };
+    /// How calls of this group are cut.
+    #[must_use]
+    pub fn cut(&self) -> Cut {
+        let least = if self.mixed { CHUNK_MIN_GPU } else { CHUNK_MIN };
         let most = if self.streams { CHUNK_MAX_STREAM } else { CHUNK_MAX };
-        share.clamp(least.min(most) / size, most / size)
+        let eager = match self.streams {
+            _ if self.boards.is_some() => 0,
+            true if self.ranks > EAGER_RANKS => 0,
+            true => EAGER_BYTES,
+            false => u64::MAX,
+        };
+        Cut { chunk: [least, most], window: WINDOW_MAX as u16, eager }
     }
 }

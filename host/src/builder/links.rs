@@ -14,6 +14,7 @@ use unisono_driver::Either;
 use unisono_link_shm::{Arena, Fabric, Guard, Layout, Word};
 use unisono_link_span::{Bell, fabric_with};
 use unisono_link_tcp::{Options, TcpLink};
+use unisono_planner::LinkKind;
 use unisono_rendezvous::{Datagrams, Route};
 
 /// A member's links, by rank, and its bell.
@@ -129,6 +130,30 @@ impl Links {
             }
         }
         Ok(())
+    }
+
+    /// What links each member of this process to each other member.
+    pub fn kinds(&self, team: &Team) -> Vec<(u16, u16, LinkKind)> {
+        let mut kinds = Vec::new();
+        for (from, (links, _)) in team.own_members().zip(&self.rows) {
+            for (to, link) in (0..).zip(links) {
+                let Some(link) = link else { continue };
+                let kind = match link {
+                    Either::A(_) => LinkKind::Thread,
+                    Either::B(Either::A(_)) => LinkKind::SharedMemory,
+                    Either::B(Either::B(Either::A(_))) => LinkKind::Tcp,
+                    Either::B(Either::B(Either::B(Either::A(_)))) => LinkKind::Window,
+                    Either::B(Either::B(Either::B(Either::B(Either::A(_))))) => LinkKind::Serial,
+                    Either::B(Either::B(Either::B(Either::B(Either::B(_))))) => LinkKind::Udp,
+                };
+                kinds.push((from, to, kind));
+                if !matches!(kind, LinkKind::Thread | LinkKind::SharedMemory | LinkKind::Tcp) {
+                    // A board keeps its own ends.
+                    kinds.push((to, from, kind));
+                }
+            }
+        }
+        kinds
     }
 
     /// Makes the member `rank` a board; all members are in this process then.

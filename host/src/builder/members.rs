@@ -36,15 +36,18 @@ impl GroupBuilder {
         ranks: u16,
         owners: Option<Owners>,
     ) -> Result<Group, Error> {
-        let Self { choice, order, chunk, window, timeout, interrupt, .. } = self;
+        let Self { choice, order, chunk, window, timeout, interrupt, selection, .. } = self;
         let limits = places.limits();
         let options =
             PlanOptions { choice, order, chunk, window, owners, ..PlanOptions::new(ranks) };
+        let mixed = options.owners.is_some();
+        let options = PlanOptions { selection, mixed, ..options };
         let (kinds, mut taken, open) = sorted(places, team.own_members().count());
         let boards = about(&taken);
         let mut links = Links::new(team, boards.calls)?;
         let streams = team.any(links.streams)?;
         let options = PlanOptions { boards: limits, streams, ..options };
+        let options = Self::planned(self.topology.as_ref(), options, team)?;
         for (rank, kind) in team.own_members().zip(&kinds) {
             if let Kind::Board(board) = kind {
                 links.join(&mut taken[*board], rank, boards.epoch)?;
@@ -57,6 +60,7 @@ impl GroupBuilder {
         let names = (0..).zip(&kinds).filter_map(name).collect();
         let taken = taken.into_iter().map(Mutex::new).collect();
         let boards = Boards { taken, names, ..boards };
+        let kinds_of_links = links.kinds(team);
         let Links { rows, words, shared, .. } = links;
         let (near, (arena, watch)) = (team.near(), shared.unzip());
         let pool = Pool { devices: open, arena };
@@ -87,7 +91,7 @@ impl GroupBuilder {
                 }
             }
         });
-        Ok(Group { members: members.collect(), ranks })
+        Ok(Group { members: members.collect(), ranks, links: kinds_of_links })
     }
 }
 

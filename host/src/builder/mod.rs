@@ -3,6 +3,7 @@
 mod links;
 mod members;
 mod places;
+mod plans;
 mod team;
 
 use crate::device::rates::{self, Rate};
@@ -19,6 +20,7 @@ use std::time::Duration;
 use team::Team;
 use unisono_core::schedule::Owners;
 use unisono_core::{Order, Schedule};
+use unisono_planner::{Selection, Topology};
 
 /// Stack of the thread that makes members: an engine has a megabyte, which not every compiler
 /// builds in its place.
@@ -58,6 +60,8 @@ pub struct GroupBuilder {
     timeout: Duration,
     interrupt: Option<Arc<AtomicBool>>,
     world: Option<World>,
+    topology: Option<Topology>,
+    selection: Option<Selection>,
 }
 
 impl GroupBuilder {
@@ -74,6 +78,8 @@ impl GroupBuilder {
             timeout: Duration::from_secs(30),
             interrupt: None,
             world: None,
+            topology: None,
+            selection: None,
         }
     }
 
@@ -186,6 +192,23 @@ impl GroupBuilder {
         self
     }
 
+    /// What was measured of this group's links and devices (`unisono probe`), from which the
+    /// planner then chooses. Of several processes the first one's counts. The result does not
+    /// depend on it.
+    #[must_use]
+    pub fn topology(mut self, topology: Topology) -> Self {
+        self.topology = Some(topology);
+        self
+    }
+
+    /// Schedules for calls of certain sizes, instead of the planner's choice; without it, those
+    /// that the environment variable `UNISONO_PLAN` names.
+    #[must_use]
+    pub fn selection(mut self, selection: Selection) -> Self {
+        self.selection = Some(selection);
+        self
+    }
+
     /// Builds the group: opens the devices, starts the boards, and if they differ, measures how
     /// fast they fold.
     ///
@@ -193,14 +216,16 @@ impl GroupBuilder {
     /// [`Error::Build`] if the group is empty or too large, or an option makes no sense;
     /// [`Error::Gpu`] in the words of a loader or driver; [`Error::Board`]; [`Error::World`] if the
     /// processes do not come together.
-    pub fn build(self) -> Result<Group, Error> {
+    pub fn build(mut self) -> Result<Group, Error> {
         let places = self.places();
         let places_or = places.as_ref().map_err(Error::clone);
         let mut team = Team::meet(self.world.as_ref(), places_or)?;
         let mut places = places?;
         let ranks = team.members();
+        self = self.agreed(&team)?;
         let members = self.members(ranks);
         self.refuse(ranks, members)?;
+        self.fits(ranks)?;
         places.check(members)?;
         let owners = match (&self.choice, &self.rates) {
             (Choice::Fixed(_), _) => None,
@@ -209,6 +234,18 @@ impl GroupBuilder {
         };
         team.fill(members);
         roomy(move || self.join(places, &team, ranks, owners))?
+    }
+
+    /// How fast the devices of this process fold in such a group, in bytes per second: its ranks,
+    /// then boards without data.
+    ///
+    /// # Errors
+    /// As for [`GroupBuilder::build`].
+    pub fn fold_rates(&self) -> Result<Vec<f64>, Error> {
+        let mut places = self.places()?;
+        let mut rates: Vec<f64> = places.rates()?.iter().map(|rate| rate.fold).collect();
+        rates.extend(places.aggregators.iter().map(|board| rates::of_board(board.identity().rate)));
+        Ok(rates)
     }
 
     /// Opens the devices of this process.
@@ -234,7 +271,7 @@ impl GroupBuilder {
     fn members(&self, ranks: u16) -> u16 {
         match &self.choice {
             Choice::Fixed(schedule) => schedule.members(ranks),
-            Choice::Auto => ranks.saturating_add(self.aggregators.len() as u16),
+            Choice::Auto => ranks.saturating_add(self.aggregators(ranks)),
         }
     }
 

@@ -158,10 +158,9 @@ impl Places {
         };
         let one = |place: &Place| match place {
             Place::Device(_, on) => share(on),
-            // f32 elements in a millisecond, by its own word.
             Place::Board(board) => {
-                let fold = f64::from(board.identity().rate) * 4000.0;
-                Some(Rate { fold: fold.max(1.0), send: fold.max(1.0) })
+                let fold = rates::of_board(board.identity().rate);
+                Some(Rate { fold, send: fold })
             }
         };
         let all: Vec<_> = self.ranks.iter().filter_map(one).collect();

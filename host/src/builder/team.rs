@@ -5,6 +5,8 @@ use crate::device::rates::{self, Rate};
 use crate::error::Error;
 use crate::member::MEMBERS_MAX;
 use crate::world::World;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use unisono_core::schedule::Owners;
 use unisono_rendezvous::Route;
 
@@ -94,6 +96,39 @@ impl Team {
     pub fn any(&self, own: bool) -> Result<bool, Error> {
         let Some(world) = &self.world else { return Ok(own) };
         Ok(world.agree(Ok(own))?.contains(&true))
+    }
+
+    /// Are all members in this process?
+    pub const fn is_alone(&self) -> bool {
+        self.world.is_none()
+    }
+
+    /// What the first process says, if it says something; that another one says something else is
+    /// an error of all, and so is an error of any.
+    pub fn first<T: Serialize + DeserializeOwned + PartialEq>(
+        &self,
+        own: Result<Option<T>, Error>,
+        what: &str,
+    ) -> Result<Option<T>, Error> {
+        let Some(world) = &self.world else { return own };
+        let mut all = world.agree(own)?.into_iter();
+        let first = all.next().flatten();
+        let differs = |other: Option<T>| other.is_some() && other != first;
+        match all.position(differs) {
+            Some(at) => {
+                let process = at + 1;
+                let text = format!("process {process} has another {what} than process 0");
+                Err(Error::Build(text))
+            }
+            None => Ok(first),
+        }
+    }
+
+    /// What the first process says.
+    pub fn told_by_first(&self, own: String) -> Result<String, Error> {
+        let Some(world) = &self.world else { return Ok(own) };
+        let own = if self.own == 0 { own } else { String::new() };
+        Ok(world.agree(Ok(own))?.into_iter().next().unwrap_or_default())
     }
 
     /// Ways to the other processes, by their index, for links with so many channels.

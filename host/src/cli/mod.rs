@@ -15,11 +15,13 @@ mod job;
 mod launch;
 mod memory;
 mod plan;
+mod probe;
 mod progress;
 mod reduce;
 mod reference;
 mod report;
 mod staged;
+mod svg;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use drivers::Wanted;
@@ -32,6 +34,7 @@ const EXAMPLES: &str = "\
 Examples:
   unisono reduce --op avg rank0.safetensors rank1.safetensors -o mean.safetensors --verify
   unisono bench all_reduce -b 8 -e 64M -f 4 -t 4
+  unisono probe --on cpu,cpu,vulkan:0 -o topology.json
   unisono plan -n 8 --alpha 5us --bandwidth 10GB/s --sizes 8,64K,64M
   unisono completions bash > ~/.local/share/bash-completion/completions/unisono
 
@@ -58,6 +61,8 @@ enum Command {
     Bench(Box<bench::BenchArgs>),
     /// Predict how long every schedule takes on a group, and say which one wins from where
     Plan(Box<plan::PlanArgs>),
+    /// Measure the links between all ranks and how fast their devices fold
+    Probe(Box<probe::ProbeArgs>),
     /// List the devices that can be ranks here
     Devices(devices::DevicesArgs),
     /// Start the processes of a group, here or on several hosts
@@ -81,6 +86,7 @@ impl Command {
         match self {
             Self::Reduce(args) => args.wanted(),
             Self::Bench(args) => args.wanted(),
+            Self::Probe(args) => args.wanted(),
             Self::Devices(args) => args.wanted(verbose),
             // The others use none; processes that are launched look for themselves.
             _ => vec![],
@@ -111,6 +117,7 @@ pub fn main() -> ExitCode {
         Command::Reduce(args) => reduce::run(args, &interrupt),
         Command::Bench(args) => bench::run(args, &interrupt),
         Command::Plan(args) => plan::run(args),
+        Command::Probe(args) => probe::run(args, &interrupt),
         Command::Devices(args) => devices::run(args, out.broken, verbose),
         #[cfg(target_os = "linux")]
         Command::Launch(args) => launch::run(args, &interrupt),

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 /// Runs shorter than this show no bar.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Counts bytes; shows itself on a terminal if it takes long.
+/// Counts bytes or steps; shows itself on a terminal if it takes long.
 pub struct Progress {
     bar: ProgressBar,
     started: Instant,
@@ -25,12 +25,21 @@ impl Progress {
         Self { bar, started: Instant::now(), shown: AtomicBool::new(false) }
     }
 
+    /// So many steps are to be done.
+    pub fn steps(steps: u64) -> Self {
+        let progress = Self::new(steps);
+        if let Ok(style) = ProgressStyle::with_template("{msg:9} {wide_bar} {pos} of {len}") {
+            progress.bar.set_style(style);
+        }
+        progress
+    }
+
     /// What is being done now.
     pub fn stage(&self, name: &'static str) {
         self.bar.set_message(name);
     }
 
-    /// So many bytes more are done.
+    /// So many bytes or steps more are done.
     pub fn add(&self, bytes: u64) {
         self.bar.inc(bytes);
         if self.started.elapsed() > PATIENCE && !self.shown.swap(true, Ordering::Relaxed) {

@@ -46,6 +46,11 @@ pub(crate) fn owners(ranks: u16, rates: &[Rate]) -> Option<Owners> {
     shares(ranks, &model)?.owners()
 }
 
+/// Bytes per second of a board that folds so many f32 elements in a millisecond, by its own word.
+pub(crate) fn of_board(elements: u32) -> f64 {
+    (f64::from(elements) * 4000.0).max(1.0)
+}
+
 /// Measures a device in the part of an owner: it folds its own memory and that of the host.
 pub(crate) fn measure(
     device: &mut AnyDevice,

@@ -7,27 +7,57 @@ all-reduce of f32 over 4 ranks, sum, canonical order
 
 8 B: no algorithm is faster than 1.00 µs
   schedule          steps  busiest rank     time  of bound
-  one-shot              1          24 B  1.00 µs     100 %  fastest
-  direct                2          24 B  2.00 µs      50 %
-  halving-doubling      4          16 B  4.00 µs      25 %
-  binomial              4          16 B  4.00 µs      25 %
-  double-tree           4          24 B  4.00 µs      25 %  needs --order any
-  hierarchical          4          16 B  4.00 µs      25 %
-  ring                  6          16 B  6.00 µs      17 %  needs --order any
+  one-shot              1          24 B  1.04 µs      97 %  fastest
+  direct                2          24 B  2.07 µs      48 %
+  halving-doubling      4          16 B  4.05 µs      25 %
+  binomial              4          16 B  4.05 µs      25 %
+  hierarchical          4          16 B  4.05 µs      25 %
+  double-tree           4          24 B  4.07 µs      25 %  needs --order any
+  ring                  6          16 B  6.07 µs      16 %  needs --order any
 
 67.1 MB: no algorithm is faster than 10.1 ms
   schedule          steps  busiest rank     time  of bound
-  direct                2        101 MB  10.1 ms     100 %  fastest
-  halving-doubling      4        101 MB  10.1 ms     100 %
+  halving-doubling      4        101 MB  10.1 ms     100 %  fastest
   hierarchical          4        101 MB  10.1 ms     100 %
-  ring                  6        101 MB  10.1 ms     100 %  needs --order any
-  binomial              4        134 MB  13.4 ms      75 %
-  double-tree           4        134 MB  13.4 ms      75 %  needs --order any
-  one-shot              1        201 MB  20.1 ms      50 %
+  direct                2        101 MB  10.3 ms      98 %
+  ring                  6        101 MB  11.0 ms      91 %  needs --order any
+  double-tree           4        134 MB  13.5 ms      75 %  needs --order any
+  binomial              4        134 MB  13.5 ms      75 %
+  one-shot              1        201 MB  33.6 ms      30 %
 
 fastest from
-  4 B      (4 B)     one-shot
-  6.73 kB  (6728 B)  direct
+  4 B      (4 B)      one-shot
+  11.8 kB  (11840 B)  direct
+  37.9 kB  (37888 B)  halving-doubling
+";
+
+const EXPLAINED: &str = "\
+all-reduce of f32 over 4 ranks, sum, canonical order
+best shares by member: 33.3 %, 33.3 %, 33.3 %, 0.0 %
+
+8 B: one-shot, predicted 1.15 µs
+  lower bound 1.00 µs (one message), of which it reaches 88 %
+  1 step, chunks of 2 elements
+  24 B through the busiest member
+  runner-up direct, 2.12 µs (85 % more)
+
+1.05 MB: binomial, predicted 443 µs
+  lower bound 420 µs (what the slowest member's own data takes), of which it reaches 95 %
+  4 steps, chunks of 4096 elements
+  2.10 MB through the busiest member
+  runner-up direct, best shares, 444 µs (0 % more)
+  --order any would allow hierarchical, 438 µs
+
+67.1 MB: binomial, predicted 27.0 ms
+  lower bound 26.8 ms (what the slowest member's own data takes), of which it reaches 100 %
+  4 steps, chunks of 16384 elements
+  134 MB through the busiest member
+  runner-up direct, best shares, 27.0 ms (0 % more)
+  --order any would allow hierarchical, 27.0 ms
+
+by size; another one has to be 3 % faster
+  4 B to 2.26 kB: one-shot
+  2.26 kB to any size: direct, best shares
 ";
 
 fn forecast(args: &[&str]) -> serde_json::Value {
@@ -51,16 +81,32 @@ fn four_equal_ranks() {
 }
 
 #[test]
+fn a_choice_is_explained_and_drawn() {
+    let folder = folder();
+    let options = ["--bandwidth", "10GB/s,10GB/s,10GB/s,2.5GB/s", "--sizes", "8,1M,64M"];
+    let draw = ["--explain", "--plot", "times.svg"];
+    let text = succeed(folder.path(), &[&["plan", "-n", "4"], &options[..], &draw[..]].concat());
+    assert_eq!(text, EXPLAINED);
+    let svg = std::fs::read_to_string(folder.path().join("times.svg")).expect("the picture");
+    for name in ["lower bound", "one-shot", "direct", "direct, best shares", "binomial"] {
+        assert!(svg.contains(&format!(">{name}</text>")), "{name} is not in {svg}");
+    }
+    assert!(svg.contains(">ring (--order any)</text>"), "{svg}");
+}
+
+#[test]
 fn a_slow_rank_owns_nothing() {
     let rates = "100GB/s,100GB/s,100GB/s,25GB/s";
     let json = forecast(&["-n", "4", "--bandwidth", rates, "--alpha", "0ns", "--sizes", "1G"]);
-    let best = &json["sizes"][0]["schedules"][0];
-    assert_eq!(best["name"], "direct, best shares");
+    let all = json["sizes"][0]["schedules"].as_array().expect("schedules");
+    let of = |name: &str| all.iter().find(|s| s["name"] == name).expect(name);
     // 1 GiB through the slow rank once, instead of one and a half times.
-    let seconds = best["seconds"].as_f64().expect("a time");
-    assert!((seconds - 1.073_741_824 / 25.0).abs() < 1e-6, "{best}");
+    let seconds = |name: &str| of(name)["seconds"].as_f64().expect("a time");
+    let once = 1.073_741_824 / 25.0;
+    assert!((seconds("direct, best shares") / once - 1.0).abs() < 0.02, "{json}");
+    assert!((seconds("direct") / once - 1.5).abs() < 0.02, "{json}");
     assert_eq!(json["shares"][3], 0.0);
-    assert_eq!(best["of_bound"], 1.0);
+    assert!(all[0]["of_bound"].as_f64().is_some_and(|part| part > 0.98), "{json}");
 }
 
 #[test]
@@ -83,7 +129,7 @@ fn aggregators_and_folds_count() {
         json["sizes"][0]["schedules"][0]["seconds"].as_f64().expect("a time")
     };
     // Three quarters of 64 MiB a rank at 1 GB/s.
-    assert!((seconds(&slow) - 0.0503).abs() < 0.001, "{}", seconds(&slow));
+    assert!((seconds(&slow) - 0.0503).abs() < 0.003, "{}", seconds(&slow));
 }
 
 #[test]

@@ -6,5 +6,6 @@ mod bits;
 mod faults;
 mod job;
 mod many;
+mod probe;
 mod steady;
 mod world;

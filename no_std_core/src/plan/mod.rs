@@ -157,7 +157,8 @@ pub fn predict(
 }
 
 /// Nanoseconds that any algorithm takes on these members, see the [module](self).
-fn lower_bound(layout: &Layout, dtype: DType, model: &[LinkModel]) -> f64 {
+#[must_use]
+pub fn lower_bound(layout: &Layout, dtype: DType, model: &[LinkModel]) -> f64 {
     let peers = f64::from(layout.ranks) - 1.0;
     let data = model.get(..usize::from(layout.ranks)).unwrap_or(&[]);
     if layout.ranks <= 1 || layout.count == 0 {

@@ -130,6 +130,12 @@ impl Ranks {
         Self { ranks: vec![Place::Cpu; ranks], aggregators: Vec::new() }
     }
 
+    /// Only some of the ranks, by their index here, and no aggregator.
+    pub fn only(&self, keep: impl Fn(usize) -> bool) -> Self {
+        let ranks = self.ranks.iter().enumerate().filter(|(index, _)| keep(*index));
+        Self { ranks: ranks.map(|(_, place)| place.clone()).collect(), aggregators: Vec::new() }
+    }
+
     /// How many have data.
     pub fn count(&self) -> usize {
         self.ranks.len()
@@ -202,7 +208,8 @@ mod tests {
         }
         let group = GroupArgs {
             rendezvous: None,
-            algo: Algo::Auto,
+            algo: Algo::default(),
+            topology: None,
             order: OrderArg::Any,
             chunk: None,
             window: None,

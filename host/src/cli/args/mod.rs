@@ -9,17 +9,21 @@ pub use number::{bytes, duration, rate, some_bytes};
 use super::error::Usage;
 use super::interrupt::Interrupt;
 use super::job::Job;
+use anyhow::Context;
 use clap::ValueEnum;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
-use unisono::schedule::{Aggregators, Nodes, Owners};
+use unisono::schedule::Owners;
+use unisono::topology::{self, Topology};
 use unisono::world::{Etcd, Interface};
 use unisono::{DType, DeviceSpec, Group, GroupBuilder, Order, ReduceOp, Schedule, World};
+use unisono::{Pick, Selection, SelectionError};
 
 /// Not a comment of the field: to rustdoc, the brackets would be links.
-const ALGO_HELP: &str = "Schedule: auto, ring, direct[:SHARE:SHARE…], one-shot, binomial, \
-                         double-tree, halving-doubling, star[:AGGREGATORS], \
-                         hierarchical[:NODES] or hub[:NODES]";
+const ALGO_HELP: &str = "Schedule: auto, ring, direct[:SHARE:SHARE…], one-shot, binomial, double-tree, \
+                         halving-doubling, star[:AGGREGATORS], hierarchical[:NODES], hub[:NODES], \
+                         or by size: all-reduce:-8K=one-shot;8K-=direct";
 
 /// How a group works: shared by everything that runs one.
 #[derive(clap::Args, Clone, Debug)]
@@ -28,6 +32,9 @@ pub struct GroupArgs {
     /// The schedule.
     #[arg(long, value_name = "NAME", default_value = "auto", help = ALGO_HELP)]
     pub algo: Algo,
+    /// What `unisono probe` has measured of these ranks, for the planner
+    #[arg(long, value_name = "FILE")]
+    pub topology: Option<PathBuf>,
     /// Order of the fold: the canonical tree, or whatever the schedule does (the same bits on all
     /// ranks in any case)
     #[arg(long, value_enum, default_value = "canonical")]
@@ -90,8 +97,9 @@ impl GroupArgs {
         Ok(schedule.into_iter().fold(builder, GroupBuilder::schedule).check()?)
     }
 
-    fn builder(&self, job: &Job, ranks: &Ranks, dtype: DType) -> Result<GroupBuilder, Usage> {
-        let mut builder = Group::builder().cpus(0).order(self.order.into()).timeout(self.timeout);
+    /// A builder with these ranks, and no word about plans.
+    pub fn plain(&self, job: &Job, ranks: &Ranks) -> GroupBuilder {
+        let mut builder = Group::builder().cpus(0).timeout(self.timeout);
         if let Some(world) = job.world() {
             builder = builder.world(world);
         }
@@ -104,6 +112,17 @@ impl GroupArgs {
         }
         for dpu in ranks.aggregators() {
             builder = builder.board(dpu.clone());
+        }
+        builder
+    }
+
+    fn builder(&self, job: &Job, ranks: &Ranks, dtype: DType) -> anyhow::Result<GroupBuilder> {
+        let mut builder = self.plain(job, ranks).order(self.order.into());
+        if let Some(path) = &self.topology {
+            builder = builder.topology(topology(path)?);
+        }
+        if let Algo::Selection(selection) = &self.algo {
+            builder = builder.selection(selection.clone());
         }
         if let Some(schedule) = self.algo.schedule(job.ranks())? {
             builder = builder.schedule(schedule);
@@ -136,100 +155,68 @@ impl From<OrderArg> for Order {
     }
 }
 
-/// `--algo`: a schedule before the number of ranks is known.
+/// `--algo`: a schedule before the number of ranks is known, or several by size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Algo {
-    /// The planner chooses.
-    Auto,
-    /// Schedules without tables.
-    Plain(&'static str),
+    /// One for all calls, or the planner's choice.
+    Pick(Pick),
     /// Direct, with a share for each rank, and then for each aggregator.
     Shares(Vec<u32>),
-    /// So many aggregators.
-    Star(u16),
-    /// So many nodes.
-    Hierarchical(u16),
-    /// So many nodes, and an aggregator where they meet.
-    Hub(u16),
+    /// By size.
+    Selection(Selection),
 }
 
-const PLAIN: [&str; 6] =
-    ["ring", "direct", "one-shot", "binomial", "double-tree", "halving-doubling"];
+impl Default for Algo {
+    fn default() -> Self {
+        Self::Pick(Pick::AUTO)
+    }
+}
 
 impl FromStr for Algo {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (name, number) = match text.split_once(':') {
-            Some(("direct", shares)) => {
-                let all: Result<Vec<u32>, _> = shares.split(':').map(str::parse).collect();
-                let all = all.map_err(|_| format!("{text}: shares are numbers like 3:3:3:1"))?;
-                return Ok(Self::Shares(all));
-            }
-            Some((name, number)) => {
-                let number = number.parse::<u16>().ok().filter(|&n| n > 0);
-                (name, Some(number.ok_or_else(|| format!("{text}: no number after the colon"))?))
-            }
-            None => (text, None),
-        };
-        if let Some(plain) = PLAIN.into_iter().find(|&p| p == name) {
-            return match number {
-                Some(_) => Err(format!("{name} takes no number")),
-                None => Ok(Self::Plain(plain)),
-            };
+        if text.contains('=') {
+            return text.parse().map(Self::Selection).map_err(|e: SelectionError| e.to_string());
         }
-        match (name, number) {
-            ("auto", None) => Ok(Self::Auto),
-            ("star", n) => Ok(Self::Star(n.unwrap_or(1))),
-            ("hierarchical", n) => Ok(Self::Hierarchical(n.unwrap_or(2))),
-            ("hub", n) => Ok(Self::Hub(n.unwrap_or(2))),
-            _ => Err(format!(
-                "no such schedule; there are auto, {}, direct:SHARE:SHARE…, star[:AGGREGATORS], \
-                 hierarchical[:NODES], hub[:NODES]",
-                PLAIN.join(", ")
-            )),
+        if let Some(shares) = text.strip_prefix("direct:") {
+            let all: Result<Vec<u32>, _> = shares.split(':').map(str::parse).collect();
+            let wrong = |_| format!("{text}: shares are numbers like 3:3:3:1");
+            return all.map(Self::Shares).map_err(wrong);
+        }
+        match text.parse::<Pick>()? {
+            Pick { chunk: Some(_), .. } => Err("--chunk says how large chunks are".into()),
+            pick => Ok(Self::Pick(pick)),
         }
     }
 }
 
 impl Algo {
-    /// The schedule for so many ranks; `None`: the planner chooses.
+    /// The schedule for so many ranks; `None`: the planner or a selection chooses.
     pub fn schedule(&self, ranks: usize) -> Result<Option<Schedule>, Usage> {
         let few = u16::try_from(ranks).unwrap_or(u16::MAX);
-        let refused = |text: String| Usage(format!("{text} over {ranks} ranks is not possible"));
-        Ok(Some(match *self {
-            Self::Auto => return Ok(None),
-            Self::Plain("ring") => Schedule::Ring,
-            Self::Plain("one-shot") => Schedule::OneShot,
-            Self::Plain("binomial") => Schedule::Binomial,
-            Self::Plain("double-tree") => Schedule::DoubleTree,
-            Self::Plain("halving-doubling") => Schedule::HalvingDoubling,
-            Self::Plain(name) => {
-                Owners::equal(few).map(Schedule::Direct).ok_or_else(|| refused(name.to_owned()))?
+        match self {
+            Self::Pick(pick) => pick.schedule(few).map_err(Usage),
+            Self::Shares(all) => {
+                let owners = Owners::weighted(few, all).map(Schedule::Direct);
+                let refused =
+                    || format!("direct with these {} shares over {ranks} ranks", all.len());
+                owners.map(Some).ok_or_else(|| Usage(format!("{} is not possible", refused())))
             }
-            Self::Shares(ref all) => Owners::weighted(few, all)
-                .map(Schedule::Direct)
-                .ok_or_else(|| refused(format!("direct with these {} shares", all.len())))?,
-            Self::Star(aggregators) => Aggregators::new(aggregators)
-                .map(Schedule::Star)
-                .ok_or_else(|| refused(format!("a star with {aggregators} aggregators")))?,
-            Self::Hierarchical(nodes) => nodes_of(few, nodes)
-                .map(Schedule::Hierarchical)
-                .ok_or_else(|| refused(format!("a hierarchy of {nodes} nodes")))?,
-            Self::Hub(nodes) => nodes_of(few, nodes)
-                .map(Schedule::Hub)
-                .ok_or_else(|| refused(format!("a hub of {nodes} nodes")))?,
-        }))
+            Self::Selection(_) => Ok(None),
+        }
     }
 }
 
-/// Exactly so many nodes of consecutive ranks, as equal as can be.
-pub fn nodes_of(ranks: u16, nodes: u16) -> Option<Nodes> {
-    if nodes == 0 || nodes > ranks {
-        return None;
+/// Reads a topology file.
+pub fn topology(path: &Path) -> anyhow::Result<Topology> {
+    let name = || path.display().to_string();
+    let length = std::fs::metadata(path).with_context(name)?.len();
+    if length > topology::FILE_MAX as u64 {
+        return Err(Usage(format!("{}: {length} bytes are no topology", name())).into());
     }
-    let node = |rank: u16| (u32::from(rank) * u32::from(nodes) / u32::from(ranks)) as u16;
-    Nodes::new(&(0..ranks).map(node).collect::<Vec<_>>())
+    let text = std::fs::read_to_string(path).with_context(name)?;
+    Topology::parse(&text).map_err(|error| Usage(format!("{}: {error}", name())).into())
 }
 
 /// `--chunk`: elements, or bytes with a unit.
@@ -310,34 +297,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn algorithms_have_names() {
-        assert_eq!("star".parse(), Ok(Algo::Star(1)));
-        assert_eq!("hierarchical:4".parse(), Ok(Algo::Hierarchical(4)));
-        assert_eq!("hub".parse(), Ok(Algo::Hub(2)));
-        let shares = "direct:3:3:0".parse::<Algo>();
+    fn a_selection_is_told_from_a_name() {
+        let algo = |text: &str| text.parse::<Algo>();
+        assert_eq!(algo("auto"), Ok(Algo::default()));
+        assert!(matches!(algo("star:2"), Ok(Algo::Pick(_))));
+        assert!(matches!(algo("all-reduce:-=ring"), Ok(Algo::Selection(_))));
+        let shares = algo("direct:3:3:0");
         assert_eq!(shares, Ok(Algo::Shares(vec![3, 3, 0])));
         let schedule = shares.map(|algo| (algo.schedule(3).ok(), algo.schedule(4).ok()));
         let owners = Owners::weighted(3, &[1, 1, 0]).map(Schedule::Direct);
-        assert_eq!(schedule, Ok((Some(owners), None)));
-        let wrong =
-            ["", "rings", "ring:2", "star:0", "auto:1", "hierarchical:", "hub:0", "direct:"];
-        for wrong in wrong.into_iter().chain(["direct:1:", "direct:1:x"]) {
-            assert!(wrong.parse::<Algo>().is_err(), "{wrong}");
+        assert_eq!(schedule, Ok((Some(Some(owners).flatten()), None)));
+        for wrong in [
+            "direct:",
+            "direct:1:",
+            "direct:1:x",
+            "",
+            "rings",
+            "ring:2",
+            "star:0",
+            "auto:1",
+            "ring/64K",
+            "all-reduce:=ring",
+        ] {
+            assert!(algo(wrong).is_err(), "{wrong}");
         }
-        for name in PLAIN {
-            let schedule = name.parse::<Algo>().map(|algo| algo.schedule(4));
-            let schedule = schedule.ok().and_then(Result::ok).flatten();
-            assert_eq!(schedule.map(|s| s.name()), Some(name));
-        }
-    }
-
-    #[test]
-    fn nodes_are_as_many_as_asked_for() {
-        for (ranks, nodes) in [(1, 1), (4, 2), (5, 4), (7, 3), (64, 64)] {
-            let count = nodes_of(ranks, nodes).map(|n| n.count());
-            assert_eq!(count, Some(nodes), "{ranks} ranks");
-        }
-        assert!(nodes_of(3, 4).is_none());
     }
 
     #[test]

@@ -1,16 +1,21 @@
 //! `unisono plan`: what the cost model says about every schedule on a group.
 
+mod explain;
+mod plot;
 mod predict;
 mod text;
 
-use super::args::{OrderArg, bytes, dtype, duration, nodes_of, op, rate};
+use super::args::{OrderArg, bytes, dtype, duration, op, rate, topology};
 use super::error::Usage;
 use super::report::{print, print_json};
+use super::staged::Staged;
 use clap::ValueEnum;
 use predict::{Forecast, Question};
+use std::path::PathBuf;
 use std::time::Duration;
-use unisono::{DType, Kind, ReduceOp};
+use unisono::{DType, Kind, PlanOptions, ReduceOp, Topology};
 use unisono_core::plan::LinkModel;
+use unisono_planner::{Model, nodes_of};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -20,9 +25,11 @@ Examples:
   unisono plan -n 4 --aggregators 2 --bandwidth 1GB/s,1GB/s,1GB/s,1GB/s,4GB/s,4GB/s
   unisono plan -n 8 --nodes 2 --order any --kind reduce-scatter --json
   unisono plan -n 8 --nodes 4 --aggregators 1
+  unisono plan --topology topology.json --explain --plot times.svg
 
 A message takes alpha plus its bytes over the bandwidth; each rank sends and receives at the same
-time and folds what it receives at its reduce rate. Lists have one value a member, ranks first, then
+time, one message after the other, and folds what it receives at its reduce rate. A call is played
+chunk by chunk. Lists have one value a member, ranks first, then
 aggregators; one value stands for all.";
 
 /// Options of `unisono plan`.
@@ -30,8 +37,13 @@ aggregators; one value stands for all.";
 #[command(after_help = EXAMPLES)]
 pub struct PlanArgs {
     /// Ranks with data
-    #[arg(short = 'n', long, value_name = "N")]
-    ranks: u16,
+    #[arg(short = 'n', long, value_name = "N", required_unless_present = "topology")]
+    ranks: Option<u16>,
+    /// What `unisono probe` has measured, instead of the next options
+    #[arg(long, value_name = "FILE",
+          conflicts_with_all = ["ranks", "aggregators", "nodes", "alpha", "bandwidth",
+                                "reduce_rate"])]
+    topology: Option<PathBuf>,
     /// Members without data that fold for the others
     #[arg(long, value_name = "K", default_value_t = 0)]
     aggregators: u16,
@@ -65,6 +77,12 @@ pub struct PlanArgs {
     /// Orders of the fold that will do
     #[arg(long, value_enum, default_value = "canonical")]
     order: OrderArg,
+    /// Say why: what limits the group, how near the choice comes, what else would nearly do
+    #[arg(long)]
+    explain: bool,
+    /// Draw the time over the size, for all schedules, into this file
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
     /// Print the forecast as JSON
     #[arg(long)]
     json: bool,
@@ -104,20 +122,37 @@ fn each<T: Copy>(values: &[T], members: usize, what: &str) -> Result<Vec<T>, Usa
 }
 
 impl PlanArgs {
-    fn question(&self) -> Result<Question, Usage> {
+    fn question(&self) -> anyhow::Result<Question> {
+        let Self { datatype, op, .. } = *self;
+        if !op.supports(datatype) {
+            return Err(Usage(format!("{op} works on integers only, not on {datatype}")).into());
+        }
+        let least = datatype.size() as u64;
+        if let Some(size) = self.sizes.iter().find(|&&size| size < least) {
+            return Err(Usage(format!("--sizes {size}: one {datatype} has {least} B")).into());
+        }
+        let (model, options) = match &self.topology {
+            Some(path) => measured(&topology(path)?),
+            None => self.described()?,
+        };
+        Ok(Question {
+            cut: options.cut(),
+            model,
+            kind: self.kind.into(),
+            dtype: datatype,
+            op,
+            order: self.order.into(),
+        })
+    }
+
+    /// The group that the options describe: every member has a port to a network.
+    fn described(&self) -> Result<(Model, PlanOptions), Usage> {
         let refuse = |text: String| Err(Usage(text));
-        let Self { ranks, aggregators, datatype, op, .. } = *self;
+        let (ranks, aggregators) = (self.ranks.unwrap_or(0), self.aggregators);
         let members = usize::from(ranks) + usize::from(aggregators);
         let most = unisono::schedule::MEMBERS_MAX;
         if ranks == 0 || members > most {
             return refuse(format!("{ranks} ranks and {aggregators} aggregators: 1 to {most} fit"));
-        }
-        if !op.supports(datatype) {
-            return refuse(format!("{op} works on integers only, not on {datatype}"));
-        }
-        let least = datatype.size() as u64;
-        if let Some(size) = self.sizes.iter().find(|&&size| size < least) {
-            return refuse(format!("--sizes {size}: one {datatype} has {least} B"));
         }
         let alpha = each(&self.alpha, members, "--alpha")?;
         let bandwidth = each(&self.bandwidth, members, "--bandwidth")?;
@@ -130,32 +165,39 @@ impl PlanArgs {
             ns_per_byte: 1e9 / bandwidth,
             fold_ns_per_byte: 1e9 / fold,
         };
-        let nodes = match self.nodes {
-            None => None,
-            Some(nodes) => match nodes_of(ranks, nodes) {
-                Some(nodes) => Some(nodes),
+        let links: Vec<_> = alpha.into_iter().zip(bandwidth).zip(folds).map(link).collect();
+        let mut model = Model::ports(ranks, &links);
+        if let Some(nodes) = self.nodes {
+            match nodes_of(ranks, nodes) {
+                Some(nodes) => model = model.with_nodes(nodes),
                 None => return refuse(format!("{nodes} nodes for {ranks} ranks")),
-            },
-        };
-        Ok(Question {
-            ranks,
-            model: alpha.into_iter().zip(bandwidth).zip(folds).map(link).collect(),
-            nodes,
-            kind: self.kind.into(),
-            dtype: datatype,
-            op,
-            order: self.order.into(),
-        })
+            }
+        }
+        Ok((model, PlanOptions { streams: true, ..PlanOptions::new(ranks) }))
     }
+}
+
+/// The group that was measured.
+fn measured(topology: &Topology) -> (Model, PlanOptions) {
+    let ranks = &topology.members[..usize::from(topology.ranks())];
+    let streams = topology.links.iter().any(|link| !link.kind.lends());
+    let mixed = ranks.iter().any(|member| member.device != ranks[0].device);
+    let options = PlanOptions { streams, mixed, ..PlanOptions::new(topology.ranks()) };
+    (Model::new(topology), options)
 }
 
 /// Runs the command.
 pub fn run(args: &PlanArgs) -> anyhow::Result<()> {
     let question = args.question()?;
     let forecast = Forecast::new(&question, &args.sizes)?;
+    if let Some(path) = &args.plot {
+        let mut file = Staged::create(path)?;
+        file.write(plot::draw(&question).as_bytes())?;
+        file.sync()?;
+        file.keep()?;
+    }
     if args.json {
         return print_json(&forecast);
     }
-    print(&text::render(&forecast)?)?;
-    Ok(())
+    print(&if args.explain { explain::render(&forecast)? } else { text::render(&forecast)? })
 }

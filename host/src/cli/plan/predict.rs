@@ -2,19 +2,17 @@
 
 use super::super::error::Usage;
 use serde::Serialize;
-use unisono::schedule::{Nodes, Owners};
-use unisono::{Choice, DType, Kind, Order, PlanOptions, ReduceOp, Schedule};
-use unisono_core::Layout;
-use unisono_core::plan::{Call, LinkModel, candidates, choose, predict, shares};
+use unisono::schedule::Owners;
+use unisono::{DType, Kind, Order, ReduceOp, Schedule};
+use unisono_core::plan::shares;
+use unisono_planner::{Cut, Model, candidates, forecast};
 
 /// A group and a call on it, but for the size.
 pub struct Question {
-    /// Ranks with data.
-    pub ranks: u16,
-    /// Every member, ranks first.
-    pub model: Vec<LinkModel>,
-    /// Where ranks live.
-    pub nodes: Option<Nodes>,
+    /// Members and links.
+    pub model: Model,
+    /// How calls are cut.
+    pub cut: Cut,
     /// The collective.
     pub kind: Kind,
     /// Element type.
@@ -56,6 +54,8 @@ pub struct Size {
     pub bytes: u64,
     /// No algorithm is faster.
     pub lower_bound: f64,
+    /// What decides that.
+    pub limit: &'static str,
     /// The fastest one first.
     pub schedules: Vec<Candidate>,
 }
@@ -91,13 +91,14 @@ pub struct Crossover {
 impl Forecast {
     /// Predicts.
     pub fn new(question: &Question, sizes: &[u64]) -> Result<Self, Usage> {
-        let Question { ranks, kind, dtype, op, order, .. } = *question;
-        let all = candidates(ranks, &question.model, question.nodes.as_ref());
+        let Question { ref model, kind, dtype, op, order, .. } = *question;
+        let ranks = model.ranks();
+        let all = candidates(model);
         let sizes: Vec<_> = sizes.iter().map(|&bytes| question.size(&all, bytes)).collect();
         if sizes.iter().any(|size| !size.schedules.iter().any(|c| c.permitted)) {
             return Err(Usage(format!("no schedule can do {kind} over {ranks} ranks")));
         }
-        let shares = shares(ranks, &question.model).map(|shares| shares.fractions.to_vec());
+        let shares = shares(ranks, &model.links()).map(|shares| shares.fractions.to_vec());
         let unequal = |f: &Vec<f64>| f.iter().any(|x| *x != f[0]);
         Ok(Self {
             kind: kind.name(),
@@ -105,7 +106,7 @@ impl Forecast {
             op: kind.reduces().then_some(op.name()),
             order: if order == Order::Any { "any" } else { "canonical" },
             ranks,
-            aggregators: question.model.len() - usize::from(ranks),
+            aggregators: model.members() - usize::from(ranks),
             shares: shares.filter(unequal),
             sizes,
             crossovers: question.crossovers(&all),
@@ -116,101 +117,86 @@ impl Forecast {
 /// The largest size that crossovers are looked for.
 const LARGEST: u64 = 16 << 30;
 
+/// A schedule stays the choice until another one is so much faster: near a crossover both do.
+const BETTER: f64 = 0.97;
+
 impl Question {
+    /// All schedules at a size.
     fn size(&self, all: &[Schedule], bytes: u64) -> Size {
-        let count = bytes / self.dtype.size() as u64;
-        let mut lower_bound = 0.0;
-        let mut schedules = Vec::new();
-        for schedule in all {
-            let layout = self.layout(schedule, count);
-            let prediction = predict(schedule, &layout, self.dtype, &self.model);
-            let Some(prediction) = prediction else { continue };
-            lower_bound = prediction.lower_bound_ns * 1e-9;
-            let cost = schedule.cost(&layout, self.dtype);
-            schedules.push(Candidate {
-                name: self.name(schedule),
-                steps: cost.steps,
-                busiest: cost.sent_max.max(cost.received_max),
-                chunk: layout.chunk,
-                seconds: prediction.ns * 1e-9,
-                of_bound: prediction.fraction(),
-                permitted: self.permits(schedule),
-            });
-        }
-        // Stable: of equals the first one, as `choose` has it.
-        schedules.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
-        Size { bytes, lower_bound, schedules }
+        let found = self.forecast(all, bytes);
+        let candidate = |c: &unisono_planner::Candidate| Candidate {
+            name: self.name(&c.schedule),
+            steps: c.steps,
+            busiest: c.busiest,
+            chunk: c.chunk / self.dtype.size() as u64,
+            seconds: c.ns * 1e-9,
+            of_bound: if c.ns > 0.0 { found.bound / c.ns } else { 1.0 },
+            permitted: self.permits(&c.schedule),
+        };
+        let schedules = found.candidates.iter().map(candidate).collect();
+        let (lower_bound, limit) = (found.bound * 1e-9, found.limit.about());
+        Size { bytes, lower_bound, limit, schedules }
     }
 
-    fn permits(&self, schedule: &Schedule) -> bool {
-        self.order.permits(schedule, self.kind, self.ranks, self.op, self.dtype)
+    /// The planner's words.
+    pub fn forecast(&self, all: &[Schedule], bytes: u64) -> unisono_planner::Forecast {
+        forecast(&self.model, all, &self.cut, self.kind, self.dtype, bytes)
     }
 
-    fn name(&self, schedule: &Schedule) -> String {
+    /// Does it keep to the orders that will do?
+    pub fn permits(&self, schedule: &Schedule) -> bool {
+        self.order.permits(schedule, self.kind, self.model.ranks(), self.op, self.dtype)
+    }
+
+    /// What a schedule is called here.
+    pub fn name(&self, schedule: &Schedule) -> String {
         match schedule {
-            Schedule::Direct(owners) if Some(owners) != Owners::equal(self.ranks).as_ref() => {
+            Schedule::Direct(owners) if Some(owners) != Owners::equal(owners.ranks()).as_ref() => {
                 "direct, best shares".into()
             }
             _ => schedule.name().into(),
         }
     }
 
-    /// The layout that the library would cut for this schedule.
-    fn layout(&self, schedule: &Schedule, count: u64) -> Layout {
-        let options = PlanOptions {
-            choice: Choice::Fixed(schedule.clone()),
-            order: Order::Any,
-            ..PlanOptions::new(self.ranks)
-        };
-        let op = self.kind.reduces().then_some(self.op);
-        let plan = options.plan(self.kind, self.dtype, op, count);
-        let chunk = plan.map_or(count.max(1), |plan| plan.chunk);
-        Layout { kind: self.kind, ranks: self.ranks, count, chunk, root: 0 }
-    }
-
-    /// The fastest permitted candidate for so many elements.
-    fn fastest(&self, all: &[Schedule], count: u64) -> Option<usize> {
-        let mut best: Option<(f64, usize)> = None;
-        for (index, schedule) in all.iter().enumerate() {
-            let layout = self.layout(schedule, count);
-            let call = Call { layout, dtype: self.dtype, op: self.op, order: self.order };
-            let one = std::slice::from_ref(schedule);
-            let Some(choice) = choose(one, &call, &self.model) else { continue };
-            let ns = choice.best.prediction.ns;
-            if best.is_none_or(|(least, _)| ns < least) {
-                best = Some((ns, index));
-            }
-        }
-        best.map(|(_, index)| index)
+    /// The permitted candidate to choose: the one before unless another one is clearly faster.
+    fn fastest(&self, all: &[Schedule], bytes: u64, before: Option<&Schedule>) -> Option<Schedule> {
+        let found = self.forecast(all, bytes).candidates;
+        let mut permitted = found.into_iter().filter(|c| self.permits(&c.schedule));
+        let best = permitted.next()?;
+        let stays =
+            |c: &unisono_planner::Candidate| Some(&c.schedule) == before && best.ns > c.ns * BETTER;
+        Some(permitted.find(stays).map_or(best.schedule, |c| c.schedule))
     }
 
     /// Looks at powers of two, and by bisection between two that have different answers.
     fn crossovers(&self, all: &[Schedule]) -> Vec<Crossover> {
         let size = self.dtype.size() as u64;
         let mut found = Vec::new();
-        let mut last: Option<(u64, usize)> = None;
-        let mut count = 1;
-        while count * size <= LARGEST {
-            let Some(fastest) = self.fastest(all, count) else { return found };
-            if last.is_none_or(|(_, before)| before != fastest) {
-                let from = match last {
-                    Some((below, before)) => self.switch(all, below, count, before),
-                    None => count,
+        let mut last: Option<(u64, Schedule)> = None;
+        let mut bytes = size;
+        while bytes <= LARGEST {
+            let before = last.as_ref().map(|(_, schedule)| schedule);
+            let Some(fastest) = self.fastest(all, bytes, before) else { return found };
+            if before != Some(&fastest) {
+                let from = match &last {
+                    Some((below, before)) => self.switch(all, *below, bytes, before),
+                    None => bytes,
                 };
-                let name = self.name(&all[fastest]);
-                found.push(Crossover { from: from * size, name });
+                found.push(Crossover { from, name: self.name(&fastest) });
             }
-            last = Some((count, fastest));
-            count *= 2;
+            last = Some((bytes, fastest));
+            bytes *= 2;
         }
         found
     }
 
-    /// The smallest count above `below` at which `before` is not the fastest any more.
-    fn switch(&self, all: &[Schedule], mut below: u64, mut above: u64, before: usize) -> u64 {
-        while above - below > 1 {
-            let middle = below + (above - below) / 2;
-            if self.fastest(all, middle) == Some(before) {
+    /// The smallest size above `below` at which `before` is not the choice any more, to one part in
+    /// a hundred.
+    fn switch(&self, all: &[Schedule], mut below: u64, mut above: u64, before: &Schedule) -> u64 {
+        let size = self.dtype.size() as u64;
+        while above - below > (below / 128).max(size) {
+            let middle = below + (above - below) / 2 / size * size;
+            if self.fastest(all, middle, Some(before)).as_ref() == Some(before) {
                 below = middle;
             } else {
                 above = middle;

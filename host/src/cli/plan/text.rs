@@ -6,6 +6,20 @@ use std::fmt::Write;
 
 /// For people.
 pub fn render(forecast: &Forecast) -> Result<String, std::fmt::Error> {
+    let mut text = head(forecast)?;
+    for size in &forecast.sizes {
+        write_size(size, &mut text)?;
+    }
+    writeln!(text, "\nfastest from")?;
+    let rows = forecast.crossovers.iter().map(|c| {
+        vec![format!("  {}", bytes(c.from as f64)), format!("({} B)", c.from), c.name.clone()]
+    });
+    text.push_str(&headless(rows.collect()));
+    Ok(text)
+}
+
+/// What is asked.
+pub fn head(forecast: &Forecast) -> Result<String, std::fmt::Error> {
     let Forecast { kind, dtype, op, order, aggregators, .. } = forecast;
     let mut text = String::new();
     let ranks = plural(usize::from(forecast.ranks), "rank");
@@ -22,14 +36,6 @@ pub fn render(forecast: &Forecast) -> Result<String, std::fmt::Error> {
         let list: Vec<_> = shares.iter().map(percent).collect();
         writeln!(text, "best shares by member: {}", list.join(", "))?;
     }
-    for size in &forecast.sizes {
-        write_size(size, &mut text)?;
-    }
-    writeln!(text, "\nfastest from")?;
-    let rows = forecast.crossovers.iter().map(|c| {
-        vec![format!("  {}", bytes(c.from as f64)), format!("({} B)", c.from), c.name.clone()]
-    });
-    text.push_str(&headless(rows.collect()));
     Ok(text)
 }
 

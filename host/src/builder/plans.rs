@@ -1,0 +1,112 @@
+//! What a group's plans follow from beside the calls: measured links, and what somebody chose.
+
+use super::GroupBuilder;
+use super::team::Team;
+use crate::error::Error;
+use crate::planner::{Choice, PlanOptions};
+use std::sync::Arc;
+use unisono_planner::{Model, Selection, Table, Topology};
+
+/// Bytes of a topology's text that processes tell each other at a time.
+const PIECE: usize = 32 << 10;
+
+fn refuse<T>(text: String) -> Result<T, Error> {
+    Err(Error::Build(text))
+}
+
+/// Whole lines, some of them at a time.
+fn parts(text: &str) -> Vec<String> {
+    let mut parts = vec![String::new()];
+    for line in text.split_inclusive('\n') {
+        match parts.last_mut() {
+            Some(last) if last.len() + line.len() <= PIECE => last.push_str(line),
+            _ => parts.push(line.to_owned()),
+        }
+    }
+    parts
+}
+
+impl GroupBuilder {
+    /// The same on all processes: what the first one says.
+    pub(super) fn agreed(mut self, team: &Team) -> Result<Self, Error> {
+        let own = self.chosen();
+        let selection = own.as_ref().map(|own| own.as_ref().map(ToString::to_string));
+        let topology = self.topology.as_ref().map(Topology::text);
+        let told = team.first(selection.map_err(Error::clone), "selection of schedules");
+        // The own error is more than its words.
+        own?;
+        // It has been a selection on the first process.
+        self.selection = told?.and_then(|text| text.parse().ok());
+        if team.is_alone() {
+            return Ok(self);
+        }
+        let parts = topology.as_deref().map_or_else(Vec::new, parts);
+        let print = self.topology.as_ref().map(Topology::fingerprint);
+        let (pieces, _) =
+            match team.first(Ok(print.map(|print| (parts.len(), print))), "topology")? {
+                Some(first) => first,
+                None => return Ok(self),
+            };
+        let mut text = String::new();
+        for piece in 0..pieces {
+            text += &team.told_by_first(parts.get(piece).cloned().unwrap_or_default())?;
+        }
+        self.topology = Some(Topology::parse(&text).map_err(|e| Error::Build(e.to_string()))?);
+        Ok(self)
+    }
+
+    /// The selection of the caller, or of the environment.
+    fn chosen(&self) -> Result<Option<Selection>, Error> {
+        if self.selection.is_some() || matches!(self.choice, Choice::Fixed(_)) {
+            return Ok(self.selection.clone());
+        }
+        let Some(text) = std::env::var_os(Selection::VARIABLE).filter(|text| !text.is_empty())
+        else {
+            return Ok(None);
+        };
+        let parsed = text.to_string_lossy().parse::<Selection>();
+        parsed.map(Some).or_else(|error| refuse(format!("{}, {error}", Selection::VARIABLE)))
+    }
+
+    /// Members without data that the schedules may need.
+    pub(super) fn aggregators(&self, ranks: u16) -> u16 {
+        let boards = self.aggregators.len() as u16;
+        let measured = self.topology.as_ref().map_or(0, Topology::aggregators);
+        let rules = self.selection.iter().flat_map(Selection::rules);
+        let schedules = rules.filter_map(|rule| rule.pick.schedule(ranks).ok().flatten());
+        let picked = schedules.map(|schedule| schedule.members(ranks) - ranks).max();
+        boards.max(measured).max(picked.unwrap_or(0))
+    }
+
+    /// Are topology and selection about a group of so many ranks?
+    pub(super) fn fits(&self, ranks: u16) -> Result<(), Error> {
+        if let Some(topology) = &self.topology
+            && topology.ranks() != ranks
+        {
+            let measured = topology.ranks();
+            return refuse(format!(
+                "the topology is about {measured} ranks, the group has {ranks}: measure this group \
+                 with `unisono probe`"
+            ));
+        }
+        for rule in self.selection.iter().flat_map(Selection::rules) {
+            if let Err(why) = rule.pick.schedule(ranks) {
+                return refuse(format!("the selection of schedules: {why}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The options with the table that follows from the topology; all processes must have made
+    /// the same one.
+    pub(super) fn planned(
+        topology: Option<&Topology>,
+        options: PlanOptions,
+        team: &Team,
+    ) -> Result<PlanOptions, Error> {
+        let Some(topology) = topology else { return Ok(options) };
+        let table = Table::new(&Model::new(topology), &options.cut());
+        team.first(Ok(Some(table.fingerprint())), "plan for the same topology")?;
+        Ok(PlanOptions { table: Some(Arc::new(table)), ..options })
+    }
+}

@@ -1,0 +1,273 @@
+//! The measurements: calls of groups of two, then of the whole group.
+
+use super::super::args::{GroupArgs, Place, Ranks};
+use super::super::devices::host_and_cpu;
+use super::super::interrupt::Interrupt;
+use super::super::job::Job;
+use super::super::progress::Progress;
+use anyhow::{Result, anyhow};
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+use std::time::{Duration, Instant};
+use unisono::schedule::Owners;
+use unisono::topology::{LinkKind, numa_nodes, numa_of_pci};
+use unisono::{Error, GroupBuilder, Schedule, Sum, Tensor, Topology};
+
+/// A number is measured in short pieces, of which the fastest counts: what else runs here only ever
+/// makes them slower. So many are enough, and fewer if they take long.
+const PIECE: Duration = Duration::from_millis(1);
+const PIECES: std::ops::Range<u32> = 3..25;
+const ENOUGH: Duration = Duration::from_millis(100);
+/// A broadcast that takes so long is of a large tensor.
+const LONG: f64 = 5e-3;
+/// Most calls of a piece: they tell each other nothing in between.
+const CALLS_MAX: u32 = 4096;
+/// Tensors whose broadcasts are timed: the first one that takes a piece, or the largest.
+const SIZES: [usize; 5] = [16 << 10, 128 << 10, 1 << 20, 4 << 20, 16 << 20];
+
+/// What one process knows.
+#[derive(Serialize, Deserialize)]
+struct Own {
+    members: Vec<unisono::topology::Member>,
+    links: Vec<(u16, u16, LinkKind)>,
+    /// From, to, seconds, bytes per second.
+    ways: Vec<(u16, u16, f64, f64)>,
+    /// Rank, bytes per second sent and received.
+    ports: Vec<(u16, f64, f64)>,
+}
+
+/// What is measured, and where.
+pub struct Survey<'a> {
+    pub group: &'a GroupArgs,
+    pub job: &'a Job,
+    pub places: &'a Ranks,
+    pub interrupt: &'a Interrupt,
+}
+
+/// Measurements of a group.
+pub fn steps(ranks: usize) -> u64 {
+    (ranks * (ranks - 1) / 2 + 1 + ranks) as u64
+}
+
+impl Survey<'_> {
+    /// Everything, on all processes together; all have the result.
+    pub fn all(&self, progress: &Progress) -> Result<Topology> {
+        progress.stage("devices");
+        let members = self.members();
+        // Nobody goes on where another one cannot.
+        let told = self.job.agree(members.as_ref().map(drop).map_err(super::copy));
+        let (members, _) = (members?, told?);
+        progress.add(1);
+        let mut own = Own { members, links: Vec::new(), ways: Vec::new(), ports: Vec::new() };
+        progress.stage("links");
+        for (a, b) in (0..self.job.ranks()).flat_map(|a| (0..a).map(move |b| (b, a))) {
+            own.ways.extend(self.pair(a, b)?);
+            progress.add(1);
+        }
+        progress.stage("ports");
+        self.ports(&mut own, progress)?;
+        let all = self.job.agree(Ok(own))?;
+        joined(all)
+    }
+
+    fn builder(&self, ranks: &Ranks, members: u16) -> Result<GroupBuilder> {
+        let direct = Owners::equal(members).map(Schedule::Direct);
+        let direct = direct.ok_or_else(|| anyhow!("{members} ranks do not fit a group"))?;
+        let builder = self.group.plain(self.job, ranks).schedule(direct);
+        Ok(builder.interrupt(self.interrupt.flag()))
+    }
+
+    /// The members of this process: ranks, then aggregators.
+    fn members(&self) -> Result<Vec<unisono::topology::Member>> {
+        let rates = self.group.plain(self.job, self.places).fold_rates()?;
+        let (host, cpu) = host_and_cpu();
+        let sys = Path::new("/sys");
+        let nodes = numa_nodes(sys);
+        let only = match &nodes[..] {
+            [one] => Some(one.node),
+            _ => None,
+        };
+        let boards = self.places.aggregators().iter().map(|dpu| Place::Board(dpu.clone()));
+        let places = self.places.places().iter().cloned();
+        let places = places.map(|place| (place, true)).chain(boards.map(|place| (place, false)));
+        let member = |((place, data), fold): ((Place, bool), f64)| {
+            let pci = if let Place::Gpu(on) = &place { on.card().pci } else { None };
+            let pci = pci.and_then(|pci| numa_of_pci(sys, &pci.to_string()));
+            let on_cpu = matches!(place, Place::Cpu);
+            unisono::topology::Member {
+                host: host.clone(),
+                device: place.name(&cpu),
+                numa: pci.or(only.filter(|_| on_cpu)),
+                data,
+                fold,
+                send: 1.0,
+                receive: 1.0,
+            }
+        };
+        Ok(places.zip(rates).map(member).collect())
+    }
+
+    /// Both ways between two ranks; known in the process of the first one.
+    fn pair(&self, a: usize, b: usize) -> Result<Vec<(u16, u16, f64, f64)>> {
+        let first = self.job.here().start;
+        let ranks = self.places.only(|index| [a, b].contains(&(first + index)));
+        let mut group = self.builder(&ranks, 2)?.build()?;
+        let found = group.run(|member| {
+            let alpha = small(member)?;
+            let rates = [large(member, 0)?, large(member, 1)?];
+            Ok::<_, Error>((member.rank() == 0).then_some((alpha, rates)))
+        })?;
+        let [a, b] = [a as u16, b as u16];
+        let both = |(alpha, [up, down]): (f64, [f64; 2])| [(a, b, alpha, up), (b, a, alpha, down)];
+        Ok(found.into_iter().flatten().flat_map(both).collect())
+    }
+
+    /// What each rank sends to all others together, and receives from them.
+    fn ports(&self, own: &mut Own, progress: &Progress) -> Result<()> {
+        let ranks = self.job.ranks() as u16;
+        let all = self.places.only(|_| true);
+        let mut group = self.builder(&all, ranks)?.build()?;
+        own.links.extend(group.links());
+        let found = group.run(|member| {
+            let mut ports = Vec::new();
+            for root in 0..ranks {
+                let sends = large(member, root)?;
+                let receives = reduces(member, root)?;
+                let others = f64::from(ranks - 1);
+                if member.rank() == 0 {
+                    progress.add(1);
+                    ports.push((root, sends * others, receives * others));
+                }
+            }
+            Ok::<_, Error>(ports)
+        })?;
+        own.ports = found.into_iter().flatten().collect();
+        drop(group);
+        if !self.places.aggregators().is_empty() {
+            self.aggregator(own, ranks)?;
+        }
+        Ok(())
+    }
+
+    /// A board without data is met by all ranks at once: its ways are what each of them gets.
+    fn aggregator(&self, own: &mut Own, ranks: u16) -> Result<()> {
+        let builder = self.group.plain(self.job, self.places).interrupt(self.interrupt.flag());
+        let mut group = builder.build()?;
+        let to_board = |link: &&(u16, u16, LinkKind)| link.0 == ranks || link.1 == ranks;
+        own.links.extend(group.links().iter().filter(to_board));
+        let found = group.run(|member| {
+            // Tensors of aggregators have no elements.
+            let has = usize::from(member.rank() < ranks);
+            let mut tensor = member.tensor::<f32>(2 * has)?;
+            let alpha = timed(member, 64, &mut |m| m.all_reduce(&mut tensor, Sum))? / 2.0;
+            let count = SIZES[2] / 4;
+            let mut tensor = member.tensor::<f32>(count * has)?;
+            let time = timed(member, 8, &mut |m| m.all_reduce(&mut tensor, Sum))?;
+            let rate = f64::from(ranks) * SIZES[2] as f64 / (time - 2.0 * alpha).max(time / 4.0);
+            Ok::<_, Error>((member.rank() == 0).then_some((alpha, rate)))
+        })?;
+        for (alpha, rate) in found.into_iter().flatten() {
+            own.ports.push((ranks, rate, rate));
+            let both = |rank| [(rank, ranks, alpha, rate), (ranks, rank, alpha, rate)];
+            own.ways.extend((0..ranks).flat_map(both));
+        }
+        Ok(())
+    }
+}
+
+/// Seconds of a message without data.
+fn small(member: &mut unisono::Member) -> Result<f64, Error> {
+    let mut tensor = member.tensor::<f32>(2)?;
+    Ok(steady(member, &mut |member| member.all_reduce(&mut tensor, Sum))? / 2.0)
+}
+
+/// Bytes per second of broadcasts.
+fn large(member: &mut unisono::Member, root: u16) -> Result<f64, Error> {
+    sized(member, &mut |member, tensor| member.broadcast(tensor, root))
+}
+
+/// Bytes per second that reach a root from each of the others.
+fn reduces(member: &mut unisono::Member, root: u16) -> Result<f64, Error> {
+    sized(member, &mut |member, tensor| member.reduce(tensor, Sum, root))
+}
+
+type On<'a> = &'a mut dyn FnMut(&mut unisono::Member, &mut Tensor<f32>) -> Result<(), Error>;
+
+/// Bytes of a tensor over the time of a call, for one that takes long enough.
+fn sized(member: &mut unisono::Member, call: On<'_>) -> Result<f64, Error> {
+    let mut rate = 0.0;
+    for bytes in SIZES {
+        let mut tensor = member.tensor::<f32>(bytes / 4)?;
+        let time = steady(member, &mut |member| call(member, &mut tensor))?;
+        rate = bytes as f64 / time.max(1e-9);
+        if time > LONG {
+            break;
+        }
+    }
+    Ok(rate)
+}
+
+/// Seconds of a call that is made again and again, in the fastest of some pieces by rank 0's clock.
+fn steady(
+    member: &mut unisono::Member,
+    call: &mut dyn FnMut(&mut unisono::Member) -> Result<(), Error>,
+) -> Result<f64, Error> {
+    let (mut calls, mut pieces, mut least) = (1u32, 0, f64::INFINITY);
+    let mut taken = Duration::ZERO;
+    while pieces < PIECES.start || (pieces < PIECES.end && taken < ENOUGH) {
+        let whole = timed(member, calls, call)? * f64::from(calls);
+        // All go by the same clock, so all make as many calls.
+        let mut time = [(whole * 1e9) as u64];
+        member.broadcast(&mut time[..], 0)?;
+        let whole = Duration::from_nanos(time[0]);
+        if whole < PIECE && calls < CALLS_MAX && pieces == 0 {
+            calls *= 4;
+            continue;
+        }
+        pieces += 1;
+        taken += whole;
+        least = least.min(whole.as_secs_f64() / f64::from(calls));
+    }
+    Ok(least)
+}
+
+/// Seconds of one of so many calls.
+fn timed(
+    member: &mut unisono::Member,
+    calls: u32,
+    call: &mut dyn FnMut(&mut unisono::Member) -> Result<(), Error>,
+) -> Result<f64, Error> {
+    member.barrier()?;
+    let started = Instant::now();
+    for _ in 0..calls {
+        call(member)?;
+    }
+    member.barrier()?;
+    Ok(started.elapsed().as_secs_f64() / f64::from(calls))
+}
+
+/// One topology of what all processes know.
+fn joined(all: Vec<Own>) -> Result<Topology> {
+    let (mut members, mut links) = (Vec::new(), Vec::new());
+    let (mut kinds, mut ways, mut ports) = (Vec::new(), Vec::new(), Vec::new());
+    for own in all {
+        members.extend(own.members);
+        kinds.extend(own.links);
+        ways.extend(own.ways);
+        ports.extend(own.ports);
+    }
+    for (from, to, alpha, rate) in ways {
+        let kind = kinds.iter().find(|(a, b, _)| (*a, *b) == (from, to));
+        let kind = kind.map_or(LinkKind::Window, |(.., kind)| *kind);
+        links.push(unisono::topology::Link { from, to, kind, alpha, rate: rate.max(1.0) });
+    }
+    for (member, at) in members.iter_mut().zip(0u16..) {
+        let most = |all: &mut dyn Iterator<Item = f64>| all.fold(1.0, f64::max);
+        // Never less than what one link alone has.
+        let port = ports.iter().find(|(rank, ..)| *rank == at).map_or((1.0, 1.0), |p| (p.1, p.2));
+        let out = most(&mut links.iter().filter(|link| link.from == at).map(|link| link.rate));
+        let into = most(&mut links.iter().filter(|link| link.to == at).map(|link| link.rate));
+        (member.send, member.receive) = (port.0.max(out), port.1.max(into));
+    }
+    Ok(Topology::new(members, links)?)
+}
