@@ -21,9 +21,10 @@ use unisono::{DType, DeviceSpec, Group, GroupBuilder, Order, ReduceOp, Schedule,
 use unisono::{Pick, Selection, SelectionError};
 
 /// Not a comment of the field: to rustdoc, the brackets would be links.
-const ALGO_HELP: &str = "Schedule: auto, ring, direct[:SHARE:SHARE…], one-shot, binomial, double-tree, \
-                         halving-doubling, star[:AGGREGATORS], hierarchical[:NODES], hub[:NODES], \
-                         or by size: all-reduce:-8K=one-shot;8K-=direct";
+const ALGO_HELP: &str = "Schedule: auto, ring, direct[:SHARE:SHARE…], one-shot, binomial, \
+                         double-tree, halving-doubling, star[:AGGREGATORS], \
+                         hierarchical[:NODES], hub[:NODES], or by size: \
+                         all-reduce:-8K=one-shot;8K-=direct";
 
 /// How a group works: shared by everything that runs one.
 #[derive(clap::Args, Clone, Debug)]
