@@ -34,7 +34,7 @@ pub use opencl3;
 pub use options::Options;
 pub use program::Kernel;
 pub use queue::OpenClQueue;
-pub use vendors::vendors;
+pub use vendors::{library, vendors};
 
 #[cfg(doc)]
 use unisono_gpu::{Context, Queue};

@@ -29,6 +29,13 @@ pub fn vendors() -> Vec<PathBuf> {
     vec![if bare && known.exists() { known } else { path.to_owned() }]
 }
 
+/// The library that a `.icd` file names, as the system's loader takes it.
+#[must_use]
+pub fn library(icd: &Path) -> Option<PathBuf> {
+    let text = std::fs::read_to_string(icd).ok()?;
+    text.lines().next().map(str::trim).filter(|line| !line.is_empty()).map(PathBuf::from)
+}
+
 /// What leads the loader elsewhere, and where to.
 pub(crate) fn variable() -> Option<(&'static str, OsString)> {
     [INSTEAD, FOLDER].into_iter().find_map(|name| Some((name, set(name)?)))

@@ -31,7 +31,7 @@ mod specialise;
 
 pub use buffer::VulkanBuffer;
 pub use context::{VulkanContext, devices};
-pub use manifest::manifests;
+pub use manifest::{library, manifests};
 pub use options::{Complaint, Options};
 pub use pipeline::VulkanKernel;
 pub use queue::VulkanQueue;

@@ -53,6 +53,21 @@ pub(crate) fn unreadable() -> Vec<String> {
     manifests().iter().filter_map(why).collect()
 }
 
+/// The library that a manifest names, as the system's loader takes it; `None` if it names none for
+/// this machine.
+#[must_use]
+pub fn library(manifest: &Path) -> Option<PathBuf> {
+    let text = std::fs::read(manifest).ok()?;
+    let value: serde_json::Value = serde_json::from_slice(&text).ok()?;
+    let icd = value.get("ICD")?;
+    let bits = icd.get("library_arch").and_then(serde_json::Value::as_str);
+    let named = Path::new(icd.get("library_path")?.as_str()?);
+    let other = bits.is_some_and(|bits| bits != usize::BITS.to_string());
+    let bare = named.is_absolute() || named.components().count() == 1;
+    let found = || if bare { named.to_owned() } else { manifest.with_file_name("").join(named) };
+    (!other).then(found)
+}
+
 /// Files, and what is in folders, with colons between them.
 fn files(list: &OsStr) -> Vec<PathBuf> {
     let one = |path: PathBuf| if path.is_dir() { inside(&path) } else { vec![path] };

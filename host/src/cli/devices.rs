@@ -243,7 +243,13 @@ impl DevicesArgs {
 }
 
 /// Runs the command.
-pub fn run(args: &DevicesArgs, broken: Vec<Broken>, verbose: bool) -> anyhow::Result<()> {
+pub fn run(
+    args: &DevicesArgs,
+    mut broken: Vec<Broken>,
+    useless: Vec<Broken>,
+    verbose: bool,
+) -> anyhow::Result<()> {
+    broken.extend(useless);
     let catalog = Catalog::find();
     let test = args.tests(verbose);
     let missing = |missing: &unisono::device::Missing| Missing {

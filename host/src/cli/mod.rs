@@ -118,7 +118,7 @@ pub fn main() -> ExitCode {
         Command::Bench(args) => bench::run(args, &interrupt),
         Command::Plan(args) => plan::run(args),
         Command::Probe(args) => probe::run(args, &interrupt),
-        Command::Devices(args) => devices::run(args, out.broken, verbose),
+        Command::Devices(args) => devices::run(args, out.broken, out.useless, verbose),
         #[cfg(target_os = "linux")]
         Command::Launch(args) => launch::run(args, &interrupt),
         Command::Flash(args) => flash::run(args, &interrupt),

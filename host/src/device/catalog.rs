@@ -1,7 +1,7 @@
 //! Which devices there are.
 
 use super::spec::{DeviceSpec, Which, name_of};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use unisono_gpu::{Api, Card, CardType, GpuError};
 
@@ -106,6 +106,19 @@ pub fn driver_files(api: Api) -> Vec<PathBuf> {
         Api::OpenCl => unisono_device_opencl::vendors(),
         #[cfg(not(all(feature = "vulkan", feature = "opencl")))]
         _ => Vec::new(),
+    }
+}
+
+/// The library that such a file names, as the system's loader takes it.
+#[must_use]
+pub fn driver_library(api: Api, file: &Path) -> Option<PathBuf> {
+    match api {
+        #[cfg(feature = "vulkan")]
+        Api::Vulkan => unisono_device_vulkan::library(file),
+        #[cfg(feature = "opencl")]
+        Api::OpenCl => unisono_device_opencl::library(file),
+        #[cfg(not(all(feature = "vulkan", feature = "opencl")))]
+        _ => None,
     }
 }
 

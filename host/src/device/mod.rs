@@ -22,9 +22,9 @@ pub(crate) mod spec;
 mod speed;
 pub(crate) mod store;
 
-pub use catalog::{Catalog, Missing, driver_files, rule_out, rule_out_device};
+pub use catalog::{Catalog, Missing, driver_files, driver_library, rule_out, rule_out_device};
 pub use dpu::{Dpu, DpuEntry, DpuPlace, DpuRole, DpuSpec, attachable, boards};
 pub use spec::{DeviceSpec, Which};
 pub use speed::Bench;
 pub use store::Opened;
-pub use unisono_gpu::{Api, Arithmetic, Card, CardType, GpuError, Pci};
+pub use unisono_gpu::{Api, Arithmetic, Card, CardType, GpuError, Pci, try_library};

@@ -238,12 +238,45 @@ fn too_little_memory_is_an_error() {
     assert!(lost > 0, "this lavapipe needs less, or more: nothing is tested");
 }
 
-/// One that is only of no use breaks nothing, and is no news.
+/// One that is only of no use breaks nothing, and is news for who asks for devices only.
 #[test]
 fn drivers_that_are_not_there() {
     let gone = manifest(Path::new("/nonexistent/libgone.so"));
     for place in [Place::opencl(true, &[("a.icd", b"/etc/passwd\n")]), Place::vulkan(true, &gone)] {
         let (seen, broken) = place.devices();
-        assert!(broken.is_empty() && seen.len() >= 2, "{seen:?} {broken:?}");
+        let [(file, why)] = &broken[..] else { panic!("{broken:?}") };
+        let reason = ["invalid ELF header", "cannot open shared object file"];
+        assert!(
+            (file.ends_with("/a.icd") || file.ends_with("/broken.json"))
+                && reason.iter().any(|r| why.contains(r)),
+            "{broken:?}"
+        );
+        assert!(seen.len() >= 2, "{seen:?}");
+        let ended = place.reduce("cpu,vulkan:0");
+        assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""));
+    }
+}
+
+/// Software devices would take it from the host, and the host would end somebody.
+#[test]
+fn a_tensor_larger_than_the_device_is_refused() {
+    let run = |args: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_unisono")).args(args).output();
+        let output = output.expect("the tool starts");
+        let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
+        (output.status.code(), text(output.stdout), text(output.stderr))
+    };
+    let (_, out, _) = run(&["devices", "--json"]);
+    let json: Value = serde_json::from_str(&out).expect("JSON");
+    for device in json["devices"].as_array().expect("a list") {
+        let Some(memory) = device["memory"].as_u64() else { panic!("{device}") };
+        let size = (memory + (1 << 20)).to_string();
+        for api in device["apis"].as_array().expect("a list") {
+            let on = api["on"].as_str().expect("a name");
+            let (code, _, err) =
+                run(&["bench", "--on", on, "-b", &size, "-e", &size, "-n", "1", "-w", "0"]);
+            assert_eq!(code, Some(1), "{err}");
+            assert!(err.contains("no memory for ") && err.contains("the device has "), "{err}");
+        }
     }
 }

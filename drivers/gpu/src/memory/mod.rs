@@ -81,6 +81,11 @@ impl<C: Context> Memory<C> {
         let padded = bytes.max(1).checked_next_multiple_of(GRAIN);
         let padded =
             padded.ok_or_else(|| self.no_memory(bytes, "more than there are addresses"))?;
+        // Software devices would take it from the host, until that has none left.
+        let most = self.context.card().memory;
+        if place == Place::Device && padded as u64 > most {
+            return Err(self.no_memory(bytes, &format!("the device has {most} bytes")));
+        }
         if padded as u64 <= self.context.limits().buffer_max {
             let buffer = self.context.alloc(padded as u64, place)?;
             return self.hold(Arc::new(buffer), bytes, self.kernels_reach(place));

@@ -1,6 +1,7 @@
 //! What the child says, and what its end means.
 
 use std::fmt::{self, Write};
+use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
@@ -23,6 +24,8 @@ pub enum Line<'a> {
     Opened,
     /// The loader cannot get past a driver.
     Broken(&'a str),
+    /// The file of a driver whose library does not load, and why. The loader passes over it.
+    Useless(&'a Path, &'a str),
     /// All went well: a library may end a process with any status.
     Done,
 }
@@ -35,6 +38,10 @@ impl fmt::Display for Line<'_> {
             Self::Opening(index, name) => writeln!(f, "opening {index} {}", one_line(name)),
             Self::Opened => writeln!(f, "opened"),
             Self::Broken(words) => writeln!(f, "broken {}", one_line(words)),
+            Self::Useless(file, why) => {
+                let file = file.display().to_string();
+                writeln!(f, "useless {}\t{}", one_line(&file), one_line(why))
+            }
             Self::Done => writeln!(f, "done"),
         }
     }
@@ -77,6 +84,7 @@ pub struct Heard {
     words: Vec<String>,
     opening: Option<(usize, String)>,
     broken: Option<String>,
+    useless: Vec<(PathBuf, String)>,
     done: bool,
     /// When the present step began.
     since: Instant,
@@ -85,8 +93,15 @@ pub struct Heard {
 impl Heard {
     /// Nothing yet.
     pub fn new() -> Self {
-        let (line, words) = (Vec::new(), Vec::new());
-        Self { line, words, opening: None, broken: None, done: false, since: Instant::now() }
+        Self {
+            line: Vec::new(),
+            words: Vec::new(),
+            opening: None,
+            broken: None,
+            useless: Vec::new(),
+            done: false,
+            since: Instant::now(),
+        }
     }
 
     /// More of what it says.
@@ -123,6 +138,10 @@ impl Heard {
             }
             ("opened", _) => self.opening = None,
             ("broken", words) => self.broken = Some(words.to_owned()),
+            ("useless", words) => {
+                let (file, why) = words.split_once('\t').unwrap_or((words, ""));
+                self.useless.push((file.into(), why.to_owned()));
+            }
             ("done", _) => self.done = true,
             _ => {}
         }
@@ -133,16 +152,17 @@ impl Heard {
         (self.since.elapsed(), if self.opening.is_some() { OPENING } else { LOADING })
     }
 
-    /// What the end of the child means; `None`: it was ended, as it hung.
+    /// What the end of the child means; `None`: it was ended, as it hung. Returns the files of
+    /// drivers whose libraries do not load, and why.
     ///
     /// # Errors
     /// What is wrong, and with what.
-    pub fn end(mut self, status: Option<ExitStatus>) -> Result<(), Fault> {
+    pub fn end(mut self, status: Option<ExitStatus>) -> Result<Vec<(PathBuf, String)>, Fault> {
         // The last line may be open.
         self.hear(b"\n");
         let (_, patience) = self.times();
         if status.is_some_and(|status| status.success()) && self.done {
-            return Ok(());
+            return Ok(self.useless);
         }
         if let Some(words) = self.broken {
             return Err(Fault::Drivers(words));

@@ -49,6 +49,8 @@ impl std::fmt::Display for Broken {
 #[derive(Debug, Default)]
 pub struct LeftOut {
     pub broken: Vec<Broken>,
+    /// Drivers whose libraries do not load: a loader passes over them, and nothing is lost.
+    pub useless: Vec<Broken>,
     /// Devices that `auto` does without. Whoever names one gets the error.
     pub lost: Vec<GpuError>,
 }
@@ -92,7 +94,11 @@ fn settle(wanted: &Wanted, mut trial: Trial, out: &mut LeftOut) -> Option<Only> 
     let (mut only, mut without) = (None, Vec::new());
     loop {
         match trial.end() {
-            Ok(()) => return only,
+            Ok(useless) => {
+                let name = |(file, why)| Broken { api: api.name(), driver: Some(file), why };
+                out.useless.extend(useless.into_iter().map(name));
+                return only;
+            }
             Err(Fault::Device(dead)) => {
                 without.push(dead.index);
                 out.lose(wanted, dead);
@@ -125,7 +131,7 @@ fn sort_out(api: Api, broken: &mut Vec<Broken>) -> Option<Only> {
         let alone = Only::new(api, std::slice::from_ref(&file));
         let alone = alone.map_err(|error| Fault::Drivers(error.to_string()));
         match alone.and_then(|only| Trial::start(&list, Some(&only), &[]).end()) {
-            Ok(()) => good.push(file),
+            Ok(_) => good.push(file),
             Err(fault) => {
                 let why = fault.to_string();
                 // It is named already.

@@ -4,9 +4,11 @@ use super::heard::{Fault, Heard, Line};
 use super::{Only, Open, Wanted};
 use clap::ValueEnum;
 use std::io::{PipeReader, Read, Write};
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use std::time::Duration;
 use unisono::device::{Api, Card, Catalog, DeviceSpec, GpuError, Opened, Which};
+use unisono::device::{driver_files, driver_library, try_library};
 
 /// The tool's command that is the child. Not for users, so it has a name that none will have.
 pub const COMMAND: &str = "drivers-here";
@@ -58,12 +60,12 @@ impl Trial {
         Self(started.inspect_err(|e| tracing::debug!("drivers are not tried first: {e}")).ok())
     }
 
-    /// Waits for its end.
+    /// Waits for its end. Returns the files of drivers whose libraries do not load, and why.
     ///
     /// # Errors
     /// What is wrong with the drivers or with a device.
-    pub fn end(self) -> Result<(), Fault> {
-        let Some((mut child, mut words)) = self.0 else { return Ok(()) };
+    pub fn end(self) -> Result<Vec<(PathBuf, String)>, Fault> {
+        let Some((mut child, mut words)) = self.0 else { return Ok(Vec::new()) };
         let mut heard = Heard::new();
         match wait(&mut child, &mut words, &mut heard) {
             Ok(status) => {
@@ -72,7 +74,7 @@ impl Trial {
             }
             Err(error) => {
                 tracing::debug!("drivers are not tried first: {error}");
-                Ok(())
+                Ok(Vec::new())
             }
         }
     }
@@ -149,6 +151,13 @@ pub fn load(args: &TrialArgs) -> ExitCode {
             say(&Line::Opening(card.index, &card.name));
             try_device(card);
             say(&Line::Opened);
+        }
+    }
+    for file in driver_files(api) {
+        let Some(library) = driver_library(api, &file) else { continue };
+        // SAFETY: whatever it does, that is what this process is for.
+        if let Err(why) = unsafe { try_library(&library) } {
+            say(&Line::Useless(&file, &why));
         }
     }
     say(&Line::Done);
