@@ -20,7 +20,8 @@ pub const WAY: Way = Way {
     open,
 };
 
-/// How long a board may take to answer; the tool's help says so. An emulated one shares the machine with whatever else runs.
+/// How long a board may take to answer; the tool's help says so. An emulated one shares the machine
+/// with whatever else runs.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Between two looks at whether somebody has asked to stop.
 const NAP: Duration = Duration::from_millis(5);
@@ -121,8 +122,8 @@ fn describe(identity: &Identity, has_window: bool) -> Vec<String> {
         format!("{name}: adds {rate} f32 a millisecond, floating point {fpu}"),
         format!("types {}; operators {}", dtypes.join(" "), ops.join(" ")),
         format!(
-            "groups of up to {members} members, {calls} {at_a_time} at a time, {scratch} bytes of slots \
-             a call, chunks of up to {payload} bytes; {role}"
+            "groups of up to {members} members, {calls} {at_a_time} at a time, {scratch} bytes of \
+             slots a call, chunks of up to {payload} bytes; {role}"
         ),
     ]
 }

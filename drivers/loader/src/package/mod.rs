@@ -200,8 +200,8 @@ impl Package {
     /// Packs an image. In names of boards, `_` and `-` are the same.
     ///
     /// # Errors
-    /// If it is empty, too large or a damaged ELF file, if the board's name is none, or if the image
-    /// itself names another board.
+    /// If it is empty, too large or a damaged ELF file, if the board's name is none, or if the
+    /// image itself names another board.
     pub fn new(payload: Vec<u8>, board: &str, version: Version) -> Result<Self, PackageError> {
         let kind = Kind::of(&payload);
         let elf = elf_of(kind, &payload)?;
