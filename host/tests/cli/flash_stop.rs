@@ -34,15 +34,14 @@ fn start(folder: &Path, args: &[&str]) -> (Child, Vec<String>) {
     run.env("PATH", format!("{}:{path}", folder.join("bin").display()));
     run.env("TMPDIR", folder.join("tmp")).args(["flash", "image"]).args(args);
     let child = run.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the tool");
-    let started = Instant::now();
-    loop {
-        if let Ok(pids) = fs::read_to_string(folder.join("pids")) {
-            fs::remove_file(folder.join("pids")).expect("a file");
-            return (child, pids.split_whitespace().map(str::to_owned).collect());
-        }
+    let (started, file) = (Instant::now(), folder.join("pids"));
+    while !file.exists() {
         assert!(started.elapsed() < Duration::from_secs(20), "the program was not started");
         sleep(Duration::from_millis(5));
     }
+    let pids = fs::read_to_string(&file).expect("a file");
+    fs::remove_file(&file).expect("a file");
+    (child, pids.split_whitespace().map(str::to_owned).collect())
 }
 
 /// Has it ended? A zombie has.
