@@ -106,7 +106,7 @@ impl Hands<'_> {
             Act::Await { path, line, patience } => self.wait(path, line, *patience),
             Act::Run { program, args, says } => self.run(program, args, says),
             Act::Boot { machine } => {
-                let said = boot(machine, self.image()?, self.package, self.watch)?;
+                let said = boot(machine, self.image()?, self.watch)?;
                 self.said.extend(said);
                 Ok(())
             }

@@ -30,9 +30,11 @@ fn every_board_boots_and_says_who_it_is() {
     for (to, image, board, fpu, role) in [
         ("qemu:aarch64", "qemu_virt_aarch64", "qemu-virt-aarch64", "in hardware", LENT),
         ("qemu:riscv64", "qemu_virt_riscv64", "qemu-virt-riscv64", "in software", LENT),
+        ("qemu:aarch64-udp", "qemu_virt_aarch64_udp", "qemu-virt-aarch64", "in hardware", LENT),
+        ("qemu:riscv64-udp", "qemu_virt_riscv64_udp", "qemu-virt-riscv64", "in software", LENT),
         ("qemu:cortex-m", "qemu_mps2_cortex_m", "qemu-mps2-cortex-m", "in hardware", OWN),
     ] {
-        let packed = pack(image, board);
+        let packed = pack(image, image);
         assert!(packed.build().is_some_and(|build| build != 0), "{image} has no build id");
         // By way of a file's bytes.
         let bytes = [packed.header(), packed.payload()].concat();
