@@ -41,19 +41,31 @@ impl SysTick {
             }
         }
     }
-}
 
-impl Clock for SysTick {
-    fn now(&self) -> Instant {
+    /// Milliseconds, and ticks since then.
+    fn read() -> (u64, u32) {
         loop {
             let millis = Self::millis();
             let passed = TICKS - 1 - SYST::get_current().min(TICKS - 1);
             if Self::millis() == millis {
-                let nanos = u64::from(passed) * NANOS_PER_TICK;
-                return Instant::from_nanos(millis * 1_000_000 + nanos);
+                return (millis, passed);
             }
         }
     }
+}
+
+impl Clock for SysTick {
+    fn now(&self) -> Instant {
+        let (millis, passed) = Self::read();
+        Instant::from_nanos(millis * 1_000_000 + u64::from(passed) * NANOS_PER_TICK)
+    }
+}
+
+/// Microseconds since the start, for the log.
+#[must_use]
+pub fn micros() -> u64 {
+    let (millis, ticks) = SysTick::read();
+    millis * 1000 + u64::from(ticks / (HZ / 1_000_000))
 }
 
 /// A number that changes with each tick.

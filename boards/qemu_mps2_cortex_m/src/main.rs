@@ -8,7 +8,7 @@ use cortex_m::interrupt::InterruptNumber;
 use cortex_m::peripheral::NVIC;
 use cortex_m_rt::{entry, exception};
 use embedded_io::Write;
-use qemu_mps2_cortex_m_board::clock::{SysTick, handle_tick};
+use qemu_mps2_cortex_m_board::clock::{SysTick, handle_tick, micros};
 use qemu_mps2_cortex_m_board::led::Led;
 use qemu_mps2_cortex_m_board::uart::{self, Uart};
 use qemu_mps2_cortex_m_board::{Blocks, BoardMember, LinkLine, Memory, Mps2, Parts, blocks};
@@ -18,6 +18,7 @@ use unisono_firmware::{Line, Member, Room, Signals, build_id, log};
 use unisono_link_serial::Line as SerialLine;
 
 unisono_firmware::image_for!("qemu_mps2_cortex_m");
+defmt::timestamp!("{=u64:us}", micros());
 
 static MEMORY: ConstStaticCell<Memory> = ConstStaticCell::new(Memory::new());
 static BLOCKS: StaticCell<Blocks> = StaticCell::new();

@@ -13,13 +13,15 @@ mod error;
 mod loaders;
 mod package;
 mod plan;
+mod program;
 mod run;
 mod world;
 
 pub use error::{Failure, LoadError};
 pub use loaders::{LOADERS, Loader, Way, loader};
 pub use package::{
-    Elf, HEADER_BYTES, Key, KeyId, Kind, PAYLOAD_MAX, Package, PackageError, Secret, Trust, Version,
+    Elf, HEADER_BYTES, Key, KeyId, Kind, PAYLOAD_MAX, Package, PackageError, Secret, Trust,
+    Version, has_private_key,
 };
 pub use plan::{Act, Arg, Device, Plan, Step};
 pub use run::{Quiet, Watch};

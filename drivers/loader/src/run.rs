@@ -4,12 +4,13 @@ use crate::error::{Failure, LoadError};
 use crate::loaders::boot;
 use crate::package::Package;
 use crate::plan::{Act, Arg, Device, Plan, Step};
+use crate::program::{Output, run};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
-use tempfile::TempDir;
+use unisono_offload_dpu::Folder;
 
 /// Bytes that are written at a time.
 const BLOCK: usize = 256 << 10;
@@ -79,7 +80,7 @@ struct Hands<'a> {
     package: &'a Package,
     watch: &'a mut dyn Watch,
     /// The unpacked image and the folder that it is in.
-    image: Option<(TempDir, PathBuf)>,
+    image: Option<(Folder, PathBuf)>,
     said: Vec<String>,
 }
 
@@ -105,7 +106,7 @@ impl Hands<'_> {
             Act::Await { path, line, patience } => self.wait(path, line, *patience),
             Act::Run { program, args, says } => self.run(program, args, says),
             Act::Boot { machine } => {
-                let said = boot(machine, self.image()?, self.package)?;
+                let said = boot(machine, self.image()?, self.watch)?;
                 self.said.extend(said);
                 Ok(())
             }
@@ -118,7 +119,8 @@ impl Hands<'_> {
     }
 
     fn unpack(&mut self, name: &str) -> Result<(), String> {
-        let folder = TempDir::with_prefix("unisono-flash-").map_err(|e| e.to_string())?;
+        let place = std::env::temp_dir();
+        let folder = Folder::new_in(&place, "unisono-flash-").map_err(at(&place))?;
         let path = folder.path().join(name);
         let file = File::create_new(&path).map_err(at(&path))?;
         self.pour(file, &path)?;
@@ -193,13 +195,15 @@ impl Hands<'_> {
                 Arg::Image => command.arg(self.image()?),
             };
         }
-        let output = command.stdin(Stdio::null()).output().map_err(at(program))?;
-        let (out, err) = (text(&output.stdout), text(&output.stderr));
-        if !output.status.success() {
+        let stopped = || self.watch.stopped();
+        let Some(Output { status, out, err }) = run(command, &stopped).map_err(at(program))? else {
+            return Err("it was interrupted, and the program ended".to_owned());
+        };
+        if !status.success() {
             // Programs put the reason last.
             let said = out.lines().chain(err.lines()).rfind(|line| !line.trim().is_empty());
             let said = said.map(|line| format!(": {line}")).unwrap_or_default();
-            return Err(format!("{}{said}", output.status));
+            return Err(format!("{status}{said}"));
         }
         if !out.starts_with(says) {
             let line = out.lines().next().unwrap_or_default();
@@ -207,11 +211,6 @@ impl Hands<'_> {
         }
         Ok(())
     }
-}
-
-/// What a program said, without empty lines at the end.
-fn text(bytes: &[u8]) -> String {
-    format!("{}\n", String::from_utf8_lossy(bytes).trim_end())
 }
 
 /// In one call: a driver takes each write for a command of its own.

@@ -1,5 +1,8 @@
 //! Packages: what is written is read again, and whatever is wrong has its own line.
 
+#[path = "elf/mod.rs"]
+mod image;
+
 use proptest::prelude::*;
 use sha2::{Digest, Sha256};
 use unisono_core::wire::board::ABI;
@@ -81,6 +84,63 @@ fn kinds_are_told_from_the_first_bytes() {
     assert_eq!(again.elf(), package.elf());
     let error = Package::new(b"\x7fELF, but no more".to_vec(), "b", VERSION).expect_err("damaged");
     assert!(matches!(error, PackageError::Elf(_)), "{error}");
+}
+
+/// Nothing but the image itself decides which board it is for.
+#[test]
+fn an_image_that_names_its_board_is_for_that_board() {
+    let dpu = image::image(image::AARCH64, "dpu_linux", true);
+    assert_eq!(Package::board_in(&dpu), Ok(Some("dpu-linux".to_owned())));
+    assert_eq!(Package::board_in(b"raw"), Ok(None));
+    for name in ["dpu_linux", "dpu-linux"] {
+        let package = Package::new(dpu.clone(), name, VERSION).expect("its own name");
+        assert_eq!(package.board(), "dpu-linux");
+        assert_eq!(&package.header()[24..34], b"dpu-linux\0");
+        assert_eq!(package.must_be_for("dpu_linux"), Ok(()));
+    }
+    let other = PackageError::OtherBoard { has: "dpu-linux".into(), wanted: "foo-1".into() };
+    assert_eq!(Package::new(dpu.clone(), "foo_1", VERSION).map(drop), Err(other));
+    // A header may say what it wants.
+    let mut lie = file(&Package::new(dpu, "dpu-linux", VERSION).expect("packed"));
+    lie[24] = b'b';
+    let line = "its header is damaged: its payload is for another board than it says";
+    assert_eq!(refused(&lie).to_string(), line);
+    for name in ["", "../x", "A"] {
+        let error = Package::board_in(&image::image(image::RISCV, name, false));
+        assert_eq!(error, Err(PackageError::Section(name.to_owned())));
+    }
+}
+
+/// Packed by a version that kept the name as it was given.
+#[test]
+fn a_header_may_have_the_name_of_a_file() {
+    let mut old = file(&raw(b"payload"));
+    old[29..31].copy_from_slice(b"_2");
+    let package = Package::parse(old).expect("as written");
+    assert_eq!(package.board(), "board-2");
+    assert_eq!(package.must_be_for("board_2"), Ok(()));
+}
+
+/// Whatever else a file holds is named.
+#[test]
+fn keys_of_other_kinds_are_named() {
+    // An X25519 key: the same container, another number.
+    let x25519 = "-----BEGIN PRIVATE KEY-----\n\
+        MC4CAQAwBQYDK2VuBCIEIJ1hsZ3v/VpguoRK9JLsLMREScVpezJpGXA7rAMcrn9g\n\
+        -----END PRIVATE KEY-----\n";
+    for (text, why) in [
+        (x25519, "(the file holds a key of another kind)"),
+        (PUBLIC, "(the file holds: PUBLIC KEY)"),
+        ("-----BEGIN RSA PRIVATE KEY-----\n", "(the file holds: RSA PRIVATE KEY)"),
+    ] {
+        let error = Secret::from_pem(text).map(drop).expect_err(why);
+        assert!(
+            error.starts_with("no private ed25519 key in PEM ") && error.contains(why),
+            "{error}"
+        );
+    }
+    let error = Key::from_pem(&x25519.replace("PRIVATE", "PUBLIC")).map(drop).expect_err("none");
+    assert!(error.starts_with("no public ed25519 key in PEM (") && !error.contains("1.3.101"));
 }
 
 #[test]
@@ -173,7 +233,7 @@ fn everything_wrong_has_its_own_line() {
 
 #[test]
 fn names_of_boards_are_harmless() {
-    for name in ["a", "0", "qemu-virt-aarch64", "a_b.c", "abcdefghijklmnopqrstuvwx"] {
+    for name in ["a", "0", "qemu-virt-aarch64", "a-b.c", "abcdefghijklmnopqrstuvwx"] {
         let package = Package::new(vec![1], name, VERSION).expect("a name");
         assert_eq!(package.board(), name);
         assert_eq!(package.must_be_for(name), Ok(()));
@@ -210,7 +270,7 @@ proptest! {
         }
         let again = Package::parse(file(&package)).expect("as written");
         prop_assert_eq!(again.payload(), payload);
-        prop_assert_eq!(again.board(), board);
+        prop_assert_eq!(again.board(), board.replace('_', "-"));
         prop_assert_eq!(again.version(), Version(version));
         prop_assert_eq!(again.header(), package.header());
         prop_assert_eq!(again.signed_by().is_some(), sign);

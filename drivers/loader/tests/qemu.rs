@@ -20,15 +20,21 @@ fn load(to: &str, package: &Package) -> Result<Vec<String>, LoadError> {
     plan.run(package, &mut Quiet)
 }
 
+const LENT: &str = "; can be a rank with tensors in memory that its host lends";
+/// The small board has memory of its own, and no other.
+const OWN: &str = "; can be a rank with tensors of 12288 bytes";
+
 /// What each board says of itself is that board's.
 #[test]
 fn every_board_boots_and_says_who_it_is() {
-    for (to, image, board, fpu) in [
-        ("qemu:aarch64", "qemu_virt_aarch64", "qemu-virt-aarch64", "in hardware"),
-        ("qemu:riscv64", "qemu_virt_riscv64", "qemu-virt-riscv64", "in software"),
-        ("qemu:cortex-m", "qemu_mps2_cortex_m", "qemu-mps2-cortex-m", "in hardware"),
+    for (to, image, board, fpu, role) in [
+        ("qemu:aarch64", "qemu_virt_aarch64", "qemu-virt-aarch64", "in hardware", LENT),
+        ("qemu:riscv64", "qemu_virt_riscv64", "qemu-virt-riscv64", "in software", LENT),
+        ("qemu:aarch64-udp", "qemu_virt_aarch64_udp", "qemu-virt-aarch64", "in hardware", LENT),
+        ("qemu:riscv64-udp", "qemu_virt_riscv64_udp", "qemu-virt-riscv64", "in software", LENT),
+        ("qemu:cortex-m", "qemu_mps2_cortex_m", "qemu-mps2-cortex-m", "in hardware", OWN),
     ] {
-        let packed = pack(image, board);
+        let packed = pack(image, image);
         assert!(packed.build().is_some_and(|build| build != 0), "{image} has no build id");
         // By way of a file's bytes.
         let bytes = [packed.header(), packed.payload()].concat();
@@ -38,21 +44,22 @@ fn every_board_boots_and_says_who_it_is() {
         assert!(said[0].ends_with(&format!("floating point {fpu}")), "{said:?}");
         assert!(said[1].starts_with("types ") && said[1].contains("f32"), "{said:?}");
         assert!(said[2].starts_with("groups of up to "), "{said:?}");
+        assert!(said[2].ends_with(role) && !said[2].contains(" 1 calls"), "{said:?}");
     }
 }
 
-/// The header may claim what it wants: the machine, or the board itself, tells.
+/// The name of a file, a header or a command may claim what it wants: the image itself tells.
 #[test]
 fn images_under_a_wrong_name_are_found_out() {
-    let error = load("qemu:aarch64", &pack("qemu_virt_riscv64", "qemu-virt-aarch64"));
-    let error = error.expect_err("another machine's image").to_string();
-    let start = "qemu:aarch64: step 2 of 2 failed (start qemu-aarch64 with IMAGE and greet it): \
-                 board qemu-aarch64: ";
-    assert!(error.starts_with(start), "{error}");
-    assert!(error.contains("is no image for it: built for ELF machine 243"), "{error}");
-    assert!(error.ends_with("; now nothing is left: QEMU's machines keep nothing"), "{error}");
-    let error = load("qemu:riscv64", &pack("qemu_virt_aarch64", "qemu-virt-aarch64"));
-    let error = error.expect_err("another board's image").to_string();
+    for (name, board, has) in [
+        ("qemu_virt_riscv64", "qemu-virt-aarch64", "qemu-virt-riscv64"),
+        ("dpu_linux", "qemu-virt-aarch64", "dpu-linux"),
+    ] {
+        let error = Package::new(image(name), board, Version([0, 1, 0])).expect_err("another's");
+        assert_eq!(error.to_string(), format!("it is for board {has}, not for {board}"));
+    }
+    let package = pack("qemu_virt_aarch64", "qemu-virt-aarch64");
+    let error = load("qemu:riscv64", &package).expect_err("another board's image").to_string();
     let line = "the image: it is for board qemu-virt-aarch64, not for qemu-virt-riscv64";
     assert_eq!(error, line);
 }

@@ -6,6 +6,8 @@ use crate::machine::{Line, Machine};
 use crate::serial::{self, SerialBoard, SerialLink};
 use crate::udp::{UdpBoard, UdpLink};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use unisono_core::route::Rank;
 use unisono_core::wire::board::{Call, Identity, Join};
@@ -155,21 +157,34 @@ pub fn start(
     image: &Path,
     setup: Setup,
 ) -> Result<Box<dyn AnyBoard>, BoardError> {
+    start_unless(&Arc::default(), machine, image, setup)
+}
+
+/// The same; once `stop` is set, nothing is waited for any more.
+///
+/// # Errors
+/// As for [`start`], and [`Problem::Interrupted`](crate::Problem::Interrupted).
+pub fn start_unless(
+    stop: &Arc<AtomicBool>,
+    machine: &'static Machine,
+    image: &Path,
+    setup: Setup,
+) -> Result<Box<dyn AnyBoard>, BoardError> {
     let Setup { peers, memory, patience, silence } = setup;
+    let stop = stop.clone();
+    let of_window = board::Options::new(machine, image, peers);
     match machine.line {
         Line::Window => {
-            let mut options = board::Options::new(machine, image, peers);
-            (options.memory, options.patience, options.silence) = (memory, patience, silence);
+            let options = board::Options { memory, patience, silence, stop, ..of_window };
             Ok(Box::new(Board::start(&options)?))
         }
         Line::Udp => {
-            let mut options = board::Options::new(machine, image, peers);
-            (options.memory, options.patience, options.silence) = (memory, patience, silence);
+            let options = board::Options { memory, patience, silence, stop, ..of_window };
             Ok(Box::new(UdpBoard::start(&options)?))
         }
         Line::Serial => {
-            let mut options = serial::Options::new(machine, image);
-            (options.patience, options.silence) = (patience, silence);
+            let options = serial::Options::new(machine, image);
+            let options = serial::Options { patience, silence, stop, ..options };
             Ok(Box::new(SerialBoard::start(&options)?))
         }
     }

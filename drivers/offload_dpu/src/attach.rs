@@ -10,6 +10,7 @@ use crate::keeper::{Keeper, Watch, WindowSigns};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use unisono_link_window::{ABI, Region, RegionError, Shape, Window};
 
@@ -104,6 +105,7 @@ fn try_attach(options: &Attach) -> Result<Board, Problem> {
         region,
         keeper,
         patience: options.patience,
+        stop: Arc::default(),
         hold: Hold::Window(held),
     };
     let (board, build) = Board::greet(line, None)?;

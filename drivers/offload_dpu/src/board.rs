@@ -9,6 +9,8 @@ use crate::machine::Machine;
 use crate::process::Process;
 use crate::talk::Talk;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 use unisono_core::route::Rank;
 use unisono_core::wire::board::{Call, Identity, Join, Status};
@@ -44,6 +46,8 @@ pub struct Options {
     pub patience: Duration,
     /// How long the board may show no sign of life.
     pub silence: Duration,
+    /// Once it is set, nothing of the board is waited for.
+    pub stop: Arc<AtomicBool>,
 }
 
 impl Options {
@@ -59,6 +63,7 @@ impl Options {
             memory: 0,
             patience: Duration::from_secs(10),
             silence: Duration::from_secs(10),
+            stop: Arc::default(),
         }
     }
 }
@@ -98,6 +103,7 @@ pub(crate) struct Line {
     pub region: Region,
     pub keeper: Keeper,
     pub patience: Duration,
+    pub stop: Arc<AtomicBool>,
     pub hold: Hold,
 }
 
@@ -121,7 +127,8 @@ impl Board {
         let folder = Folder::new().map_err(window)?;
         let file = folder.path().join("window");
         let region = Region::format(Window::create(&file, bytes).map_err(window)?, &areas)?;
-        let process = spawn(options, &file, folder.path().join("stderr"), bytes)?;
+        let image_file = options.machine.runnable(&options.image, folder.path())?;
+        let process = spawn(options, &image_file, &file, bytes)?;
         let keeper = Keeper::new(Watch {
             name: name.clone(),
             process: Some(process),
@@ -130,20 +137,21 @@ impl Board {
         })?;
         keeper.read_log(image.into_table());
         let hold = Hold::Folder(folder);
-        let line = Line { name, region, keeper, patience: options.patience, hold };
+        let (patience, stop) = (options.patience, options.stop.clone());
+        let line = Line { name, region, keeper, patience, stop, hold };
         Ok(Self::greet(line, Some(build))?.0)
     }
 
     /// Meets the board behind a window; which image it runs, if not this one.
     pub(crate) fn greet(line: Line, build: Option<u64>) -> Result<(Self, u64), Problem> {
-        let Line { name, region, keeper, patience, hold } = line;
+        let Line { name, region, keeper, patience, stop, hold } = line;
         let from = PipeReader::new(&region, |a| matches!(a, Area::ToHost(_)), Coherent)?;
         let to = PipeWriter::new(&region, |a| matches!(a, Area::ToBoard(_)), Coherent)?;
         let memory = match region.find(|area| matches!(area, Area::Memory(_)))? {
             (Area::Memory(bytes), at) => (at, bytes),
             (_, at) => (at, 0),
         };
-        let mut talk = Talk::new(Pipes { from, to }, keeper, patience);
+        let mut talk = Talk::new(Pipes { from, to }, keeper, patience).stop_at(&stop);
         let end = Instant::now() + patience;
         loop {
             match region.other_abi() {
@@ -306,12 +314,8 @@ impl Board {
     }
 }
 
-fn spawn(
-    options: &Options,
-    window: &Path,
-    stderr: PathBuf,
-    bytes: u64,
-) -> Result<Process, Problem> {
-    let command = options.machine.command(&options.image, window, bytes, &options.args);
-    Process::start(command, stderr).map_err(|error| options.machine.unstarted(error))
+fn spawn(options: &Options, image: &Path, window: &Path, bytes: u64) -> Result<Process, Problem> {
+    let command = options.machine.command(image, window, bytes, &options.args);
+    Process::start(command, window.with_file_name("stderr"))
+        .map_err(|error| options.machine.unstarted(error))
 }

@@ -92,6 +92,12 @@ pub enum Problem {
         /// How long was waited.
         after: Duration,
     },
+    /// Somebody wants to wait no longer.
+    #[error("interrupted before it answered {to}")]
+    Interrupted {
+        /// What was asked.
+        to: &'static str,
+    },
     /// It refuses.
     #[error("it refuses: {0}")]
     Refused(Refusal),

@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// What their names begin with.
+/// What the names of those of boards begin with.
 const PREFIX: &str = "unisono-board-";
 /// Another process may take a folder for a stale one before it is locked.
 const TRIES: u32 = 100;
@@ -20,22 +20,26 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// A new one, in memory if there is such a place; those of processes that were killed go.
-    pub fn new() -> io::Result<Self> {
+    /// A board's, in memory if there is such a place.
+    pub(crate) fn new() -> io::Result<Self> {
         let memory = Path::new("/dev/shm");
         let place = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
-        Self::new_in(&place)
+        Self::new_in(&place, PREFIX)
     }
 
-    fn new_in(place: &Path) -> io::Result<Self> {
-        for stale in stale(place) {
+    /// One in this place, whose name begins so; those of processes that were killed go.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn new_in(place: &Path, prefix: &str) -> io::Result<Self> {
+        for stale in stale(place, prefix) {
             let path = stale.0.display().to_string();
             tracing::debug!("{path} was left by a process that was killed");
             // If it does not go, the next one tries again.
             let _ = std::fs::remove_dir_all(&stale.0);
         }
         for _ in 0..TRIES {
-            let folder = tempfile::Builder::new().prefix(PREFIX).tempdir_in(place)?;
+            let folder = tempfile::Builder::new().prefix(prefix).tempdir_in(place)?;
             let lock = match File::open(folder.path()) {
                 Ok(lock) => lock,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
@@ -52,16 +56,17 @@ impl Folder {
     }
 
     /// Where it is.
+    #[must_use]
     pub fn path(&self) -> &Path {
         self.folder.path()
     }
 }
 
 /// Folders whose owners are gone, locked so that nobody takes one meanwhile.
-fn stale(place: &Path) -> Vec<(PathBuf, File)> {
+fn stale(place: &Path, prefix: &str) -> Vec<(PathBuf, File)> {
     let entries = std::fs::read_dir(place).into_iter().flatten().flatten();
     let lock = |entry: std::fs::DirEntry| {
-        let named = entry.file_name().to_string_lossy().starts_with(PREFIX);
+        let named = entry.file_name().to_string_lossy().starts_with(prefix);
         // A link is no folder here: what it leads to belongs to somebody else.
         let folder = named && entry.file_type().is_ok_and(|kind| kind.is_dir());
         let lock = folder.then(|| File::open(entry.path()).ok()).flatten()?;
@@ -77,7 +82,7 @@ mod tests {
     #[test]
     fn what_a_dead_process_has_left_goes_and_nothing_else() {
         let place = tempfile::tempdir().expect("a place");
-        let in_use = Folder::new_in(place.path()).expect("a folder");
+        let in_use = Folder::new_in(place.path(), PREFIX).expect("a folder");
         let left = place.path().join("unisono-board-left");
         let other = place.path().join("another-folder");
         let linked = place.path().join("unisono-board-link");
@@ -86,7 +91,7 @@ mod tests {
             std::fs::write(path.join("window"), [0; 9]).expect("written");
         }
         std::os::unix::fs::symlink(&other, &linked).expect("linked");
-        let new = Folder::new_in(place.path()).expect("a folder");
+        let new = Folder::new_in(place.path(), PREFIX).expect("a folder");
         assert!(!left.exists());
         assert!(in_use.path().is_dir() && other.join("window").exists() && linked.exists());
         let paths = [in_use.path().to_owned(), new.path().to_owned()];

@@ -7,9 +7,6 @@ use object::read::elf::{ElfFile, FileHeader};
 use object::{Endianness, FileKind, Object, ObjectSection};
 use std::path::{Path, PathBuf};
 
-/// The section that names the board that an image is for; no part of what is loaded.
-const BOARD: &str = ".unisono.board";
-
 /// An image for one kind of machine.
 pub struct Image {
     path: PathBuf,
@@ -25,6 +22,9 @@ impl std::fmt::Debug for Image {
 }
 
 impl Image {
+    /// The section that names the board that an image is for; no part of what is loaded.
+    pub const BOARD_SECTION: &str = ".unisono.board";
+
     /// Reads an image and checks that it is one for this machine.
     ///
     /// # Errors
@@ -51,7 +51,10 @@ impl Image {
                 return Err(wrong(format!("built for ELF machine {elf}, not {}", machine.elf)));
             }
             match board {
-                None => return Err(wrong(format!("it names no board in a section {BOARD}"))),
+                None => {
+                    let section = Self::BOARD_SECTION;
+                    return Err(wrong(format!("it names no board in a section {section}")));
+                }
                 Some(board) if board != machine.image => {
                     return Err(wrong(format!("it is for board {board}, not {}", machine.image)));
                 }
@@ -96,7 +99,8 @@ fn head(bytes: &[u8]) -> object::Result<Head> {
     fn of<E: FileHeader<Endian = Endianness>>(bytes: &[u8]) -> object::Result<Head> {
         let file = ElfFile::<E>::parse(bytes)?;
         let elf = file.elf_header().e_machine(file.endian()).0;
-        let board = file.section_by_name(BOARD).map(|section| section.data()).transpose()?;
+        let board =
+            file.section_by_name(Image::BOARD_SECTION).map(|section| section.data()).transpose()?;
         let board = board.map(|name| String::from_utf8_lossy(name).into_owned());
         Ok(Head { elf, id: file.build_id()?.unwrap_or_default().to_vec(), board })
     }

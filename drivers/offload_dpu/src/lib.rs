@@ -26,9 +26,10 @@ pub mod serial;
 mod talk;
 pub mod udp;
 
-pub use any::{AnyBoard, BoardLink, Setup, start};
+pub use any::{AnyBoard, BoardLink, Setup, start, start_unless};
 pub use attach::{Attach, Place};
 pub use board::{Board, Options};
 pub use error::{BoardError, Problem};
+pub use folder::Folder;
 pub use image::Image;
 pub use machine::Machine;

@@ -1,6 +1,7 @@
 //! Machines that can be started here.
 
 use crate::error::Problem;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -174,6 +175,31 @@ impl Machine {
         let mut command = Command::new(self.program);
         command.arg("--version").stdout(std::process::Stdio::null());
         command.stderr(std::process::Stdio::null()).status().is_ok_and(|s| s.success())
+    }
+
+    /// Where an image can be run from: QEMU runs a program of Linux only if its file is executable,
+    /// which files that were copied or downloaded often are not. Such a one is copied to `folder`.
+    #[cfg(unix)]
+    pub(crate) fn runnable(&self, image: &Path, folder: &Path) -> Result<PathBuf, Problem> {
+        use std::os::unix::fs::PermissionsExt;
+        let wrong = |why: std::io::Error| Problem::Image {
+            path: image.to_owned(),
+            why: format!("it cannot be copied: {why}"),
+        };
+        let mode = fs::metadata(image).map_err(wrong)?.permissions().mode();
+        if mode & 0o111 != 0 || !matches!(self.load, Load::Program) {
+            return Ok(image.to_owned());
+        }
+        let copy = folder.join(self.image);
+        fs::copy(image, &copy).map_err(wrong)?;
+        fs::set_permissions(&copy, fs::Permissions::from_mode(0o700)).map_err(wrong)?;
+        Ok(copy)
+    }
+
+    /// Files have no such bit.
+    #[cfg(not(unix))]
+    pub(crate) fn runnable(&self, image: &Path, _: &Path) -> Result<PathBuf, Problem> {
+        Ok(image.to_owned())
     }
 
     /// Runs an image with a window that is the file `window`, and with more arguments for the

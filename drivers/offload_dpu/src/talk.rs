@@ -5,6 +5,8 @@ use crate::keeper::no_sign_for;
 use embedded_io::{Read, ReadReady, Write, WriteReady};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddrV4;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use unisono_core::route::Rank;
 use unisono_core::wire::board::{
@@ -39,6 +41,8 @@ pub struct Talk<IO, A> {
     /// Results of calls that nobody has asked for yet.
     over: BTreeMap<u64, Result<Result<(), Abort>, Refusal>>,
     pulse: Option<Pulse>,
+    /// Ends all waiting.
+    stop: Arc<AtomicBool>,
 }
 
 /// Signs of life of a board that shows none by itself: it is asked how it is doing while calls are
@@ -59,7 +63,13 @@ impl<IO: Read + ReadReady + Write + WriteReady, A: Alive> Talk<IO, A> {
     /// A conversation in which each answer may take so long.
     pub fn new(io: IO, alive: A, patience: Duration) -> Self {
         let (out, over) = (VecDeque::new(), BTreeMap::new());
-        Self { io, alive, patience, out, part: Vec::new(), over, pulse: None }
+        Self { io, alive, patience, out, part: Vec::new(), over, pulse: None, stop: Arc::default() }
+    }
+
+    /// Once this flag is set, nothing is waited for.
+    pub fn stop_at(mut self, stop: &Arc<AtomicBool>) -> Self {
+        self.stop = stop.clone();
+        self
     }
 
     /// From now on the board is gone if it gives no answer for so long.
@@ -307,6 +317,9 @@ impl<IO: Read + ReadReady + Write + WriteReady, A: Alive> Talk<IO, A> {
     pub fn rest(&self, to: &'static str, end: Instant, after: Duration) -> Result<(), Problem> {
         if let Some(why) = self.alive.gone() {
             return Err(Problem::Gone(why));
+        }
+        if self.stop.load(Ordering::Relaxed) {
+            return Err(Problem::Interrupted { to });
         }
         if Instant::now() > end {
             return Err(Problem::Mute { to, after });

@@ -54,6 +54,19 @@ fn a_board_that_is_killed_is_lost_on_every_rank() {
     }
 }
 
+/// A file that was copied or downloaded is often not executable; QEMU would end without a word.
+#[test]
+fn a_program_that_is_not_executable_runs_all_the_same() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut options = options(&Machine::LINUX_AARCH64, 1);
+    let copy = folder.path().join("copy");
+    std::fs::copy(&options.image, &copy).expect("a copy");
+    std::fs::set_permissions(&copy, PermissionsExt::from_mode(0o644)).expect("its mode");
+    options.image = copy;
+    Board::start(&options).expect("a board");
+}
+
 #[test]
 fn a_board_that_stands_still_is_lost_too() {
     for machine in BOTH {
@@ -225,9 +238,11 @@ fn logs_and_panics_arrive() {
         assert!(error.contains("exit status: 101 (the firmware has panicked)"), "{error}");
         assert!(error.contains("panicked at") && error.contains("panics.rs:"), "{error}");
         let lines = lines.take();
-        let started = lines.iter().find(|l| l.contains("f32 elements/ms")).expect("logged");
+        // Boards of other tests are heard, too.
         let board = format!("board=\"{}\"", machine.name);
-        assert!(started.starts_with("INFO") && started.contains(&board), "{started}");
+        let its = |l: &&String| l.contains("f32 elements/ms") && l.contains(&board);
+        let started = lines.iter().find(its).expect("logged");
+        assert!(started.starts_with("INFO"), "{started}");
         assert!(started.contains("time="), "{started}");
         let panicked = |l: &String| l.starts_with("ERROR") && l.contains("panics.rs:");
         assert!(lines.iter().any(panicked), "{lines:?}");

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-fn signal(child: &Child, name: &str) {
+pub fn signal(child: &Child, name: &str) {
     let kill = format!("kill -{name} {}", child.id());
     let status = Command::new("sh").args(["-c", &kill]).status();
     assert!(status.is_ok_and(|s| s.success()), "{kill}");
@@ -15,7 +15,7 @@ fn signal(child: &Child, name: &str) {
 
 /// The tool, which finds these signals ignored and the others as they are by default, whatever the
 /// tests themselves were started with.
-fn command(folder: &Path, ignored: &'static [libc::c_int]) -> Command {
+pub fn command(folder: &Path, ignored: &'static [libc::c_int]) -> Command {
     let mut command = crate::tool::command(folder);
     let set = move || {
         for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGTERM, libc::SIGQUIT, libc::SIGXCPU] {
@@ -61,7 +61,7 @@ fn start(folder: &Path, ranks: usize, elements: usize, ignored: &'static [libc::
 }
 
 /// Waits for the end, but not for ever.
-fn ended(mut child: Child) -> (Option<i32>, String) {
+pub fn ended(mut child: Child) -> (Option<i32>, String) {
     let started = Instant::now();
     while child.try_wait().expect("a child").is_none() {
         if started.elapsed() > Duration::from_secs(60) {

@@ -4,11 +4,15 @@
 
 use super::{Kind, LoadError, Loader, Package, Plan, Way, World, needs};
 use crate::plan::{Act, Device, Step};
+use crate::run::Watch;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread;
 use std::time::Duration;
 use unisono_core::wire::board::Identity;
 use unisono_core::{DType, ReduceOp};
-use unisono_offload_dpu::{Machine, Setup, start};
+use unisono_offload_dpu::{AnyBoard, Machine, Setup, start_unless};
 
 pub const WAY: Way = Way {
     name: "qemu",
@@ -16,8 +20,13 @@ pub const WAY: Way = Way {
     open,
 };
 
-/// How long a board may take to answer. An emulated one shares the machine with whatever else runs.
+/// How long a board may take to answer; the tool's help says so. An emulated one shares the machine
+/// with whatever else runs.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// Between two looks at whether somebody has asked to stop.
+const NAP: Duration = Duration::from_millis(5);
+/// Bytes of tensor memory that are lent to the board, to see whether it can be a rank with them.
+const LENT: u32 = 1 << 16;
 
 struct Qemu {
     machine: &'static Machine,
@@ -59,23 +68,39 @@ impl Loader for Qemu {
     }
 }
 
-/// Starts a machine with an image; returns what its board says of itself.
+/// Starts a machine with an image; returns what its board says of itself. That it is this image's
+/// board, the image's section says before the start, and its build id after it.
 pub fn boot(
     machine: &'static Machine,
     image: &Path,
-    package: &Package,
+    watch: &dyn Watch,
 ) -> Result<Vec<String>, String> {
-    let setup = Setup { peers: 1, memory: 0, patience: PATIENCE, silence: PATIENCE };
-    let board = start(machine, image, setup).map_err(|error| error.to_string())?;
-    let identity = board.identity();
-    if identity.name != package.board() {
-        return Err(format!("the board calls itself {}, not {}", identity.name, package.board()));
-    }
-    Ok(describe(identity))
+    let board = start(machine, image, watch)?;
+    Ok(describe(board.identity(), machine.has_window()))
+}
+
+/// Starts the machine, unless somebody asks to stop.
+fn start(
+    machine: &'static Machine,
+    image: &Path,
+    watch: &dyn Watch,
+) -> Result<Box<dyn AnyBoard>, String> {
+    let setup = Setup { peers: 1, memory: LENT, patience: PATIENCE, silence: PATIENCE };
+    let stop = Arc::default();
+    let board = thread::scope(|scope| {
+        let start = scope.spawn(|| start_unless(&stop, machine, image, setup));
+        while !start.is_finished() {
+            stop.store(watch.stopped(), Ordering::Relaxed);
+            thread::sleep(NAP);
+        }
+        start.join()
+    });
+    let board = board.map_err(|_| "the thread that starts it has panicked".to_owned())?;
+    board.map_err(|error| error.to_string())
 }
 
 /// What a board is, in words.
-fn describe(identity: &Identity) -> Vec<String> {
+fn describe(identity: &Identity, has_window: bool) -> Vec<String> {
     let Identity { name, fpu, calls, members, scratch, payload, memory, rate, .. } = identity;
     let has = |bits: u16, i: usize| bits >> i & 1 == 1;
     let dtypes = DType::ALL.iter().enumerate().filter(|(i, _)| has(identity.dtypes, *i));
@@ -85,14 +110,16 @@ fn describe(identity: &Identity) -> Vec<String> {
     let fpu = if *fpu { "in hardware" } else { "in software" };
     let role = match memory {
         0 => "aggregates only".to_owned(),
+        _ if has_window => "can be a rank with tensors in memory that its host lends".to_owned(),
         bytes => format!("can be a rank with tensors of {bytes} bytes"),
     };
+    let at_a_time = if *calls == 1 { "call" } else { "calls" };
     vec![
         format!("{name}: adds {rate} f32 a millisecond, floating point {fpu}"),
         format!("types {}; operators {}", dtypes.join(" "), ops.join(" ")),
         format!(
-            "groups of up to {members} members, {calls} calls at a time, {scratch} bytes of slots \
-             a call, chunks of up to {payload} bytes; {role}"
+            "groups of up to {members} members, {calls} {at_a_time} at a time, {scratch} bytes of \
+             slots a call, chunks of up to {payload} bytes; {role}"
         ),
     ]
 }

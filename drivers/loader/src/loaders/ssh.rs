@@ -1,7 +1,7 @@
 //! The Linux of a DPU, over the network: `scp` copies a program into the home folder, `ssh` checks
 //! it there and gives it its name. It is not started.
 
-use super::{LoadError, Loader, Package, Plan, Way, World};
+use super::{LoadError, Loader, Package, Plan, Way, World, not_for_qemu};
 use crate::plan::{Act, Arg, Device, Step};
 
 pub const WAY: Way = Way { name: "ssh", usage: "ssh:[USER@]HOST", open };
@@ -34,6 +34,13 @@ impl Loader for Ssh {
             let why = format!("it is {is}, and a Linux runs ELF files of its own machine");
             return Err(LoadError::Unfit { to, why });
         };
+        not_for_qemu(&to, package)?;
+        if !package.elf().is_some_and(|elf| elf.program) {
+            let why = "it is no program of Linux but an image for a bare machine: it names no \
+                       interpreter, and does not load its own headers"
+                .to_owned();
+            return Err(LoadError::Unfit { to, why });
+        }
         let [ssh, scp] = ["ssh", "scp"].map(|name| (name, world.program(name)));
         let device = match [&ssh, &scp].into_iter().find(|(_, path)| path.is_none()) {
             None => Device::Unseen(format!("{host} is asked when ssh runs")),

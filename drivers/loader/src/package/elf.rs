@@ -1,8 +1,9 @@
 //! What has to be known of an ELF file.
 
-use object::read::elf::{ElfFile, FileHeader};
-use object::{Endianness, FileKind, Object, elf};
+use object::read::elf::{ElfFile, FileHeader, ProgramHeader};
+use object::{Endianness, FileKind, Object, ObjectSection, elf};
 use std::fmt;
+use unisono_offload_dpu::Image;
 
 /// An ELF file's machine and build.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,6 +14,11 @@ pub struct Elf {
     pub bits: u8,
     /// The first bytes of its build id, if it has one.
     pub build: Option<u64>,
+    /// The board that it says it is for, in its section for that.
+    pub board: Option<String>,
+    /// Is it made as programs of Linux are? They name an interpreter, or load their own headers;
+    /// an image for a bare machine does neither.
+    pub program: bool,
 }
 
 impl Elf {
@@ -28,7 +34,21 @@ impl Elf {
         let file = ElfFile::<E>::parse(bytes)?;
         let machine = file.elf_header().e_machine(file.endian()).0;
         let build = file.build_id()?.and_then(|id| id.first_chunk());
-        Ok(Self { machine, bits, build: build.map(|id| u64::from_be_bytes(*id)) })
+        let board = file.section_by_name(Image::BOARD_SECTION);
+        let board = board.map(|section| section.data()).transpose()?;
+        let endian = file.endian();
+        let program = file.elf_program_headers().iter().any(|part| match part.p_type(endian) {
+            elf::PT_INTERP => true,
+            elf::PT_LOAD => part.p_offset(endian).into() == 0 && part.p_filesz(endian).into() > 0,
+            _ => false,
+        });
+        Ok(Self {
+            machine,
+            bits,
+            build: build.map(|id| u64::from_be_bytes(*id)),
+            board: board.map(|name| String::from_utf8_lossy(name).into_owned()),
+            program,
+        })
     }
 
     /// What `uname -m` says on a Linux that runs such files; `None` if that is not known here.

@@ -31,6 +31,11 @@ pub struct Head {
     pub signature: [u8; 64],
 }
 
+/// The one way in which a board's name is written: files of images have `_` in it for `-`.
+pub fn canonical(name: &str) -> String {
+    name.replace('_', "-")
+}
+
 /// A board's name as the header has it; `None` if it cannot be one.
 ///
 /// Names become parts of paths and of commands, so only harmless characters are in them.

@@ -3,7 +3,8 @@
 
 use super::head::SIGNED;
 use super::{Package, PackageError, hex};
-use ed25519_dalek::pkcs8::{DecodePrivateKey, DecodePublicKey};
+use ed25519_dalek::pkcs8::spki::Error as PublicError;
+use ed25519_dalek::pkcs8::{DecodePrivateKey, DecodePublicKey, Error};
 use ed25519_dalek::{Signature, Signer, SigningKey, VerifyingKey};
 use sha2::{Digest, Sha256};
 use std::fmt;
@@ -30,8 +31,9 @@ impl Key {
     /// A line that says what it is instead.
     pub fn from_pem(text: &str) -> Result<Self, String> {
         VerifyingKey::from_public_key_pem(text).map(Self).map_err(|error| {
+            let why = why(text, "PUBLIC KEY", &error.into());
             format!(
-                "no public ed25519 key in PEM ({error}); `openssl pkey -in KEY -pubout` makes one"
+                "no public ed25519 key in PEM ({why}); `openssl pkey -in KEY -pubout` makes one"
             )
         })
     }
@@ -62,7 +64,8 @@ impl Secret {
     pub fn from_pem(text: &str) -> Result<Self, String> {
         SigningKey::from_pkcs8_pem(text).map(Self).map_err(|error| {
             let make = "openssl genpkey -algorithm ed25519 -out KEY";
-            format!("no private ed25519 key in PEM ({error}); `{make}` makes one")
+            let why = why(text, "PRIVATE KEY", &error);
+            format!("no private ed25519 key in PEM ({why}); `{make}` makes one")
         })
     }
 
@@ -74,6 +77,31 @@ impl Secret {
 
     pub(super) fn sign(&self, bytes: &[u8]) -> [u8; 64] {
         self.0.sign(bytes).to_bytes()
+    }
+}
+
+/// How the first line of a PEM file begins; its label follows.
+const BEGIN: &str = "-----BEGIN ";
+
+fn labels(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().filter_map(|line| line.trim_end().strip_prefix(BEGIN)?.strip_suffix("-----"))
+}
+
+/// Is there a private key in this PEM file, of whatever kind?
+#[must_use]
+pub fn has_private_key(text: &str) -> bool {
+    labels(text).any(|label| label.ends_with("PRIVATE KEY"))
+}
+
+/// Why a file has not the key that is wanted, one with this label.
+fn why(text: &str, wanted: &str, error: &Error) -> String {
+    match (labels(text).next(), error) {
+        // The library names the number of the kind that is wanted, as if that were not known.
+        (_, Error::PublicKey(PublicError::OidUnknown { .. })) => {
+            "the file holds a key of another kind".to_owned()
+        }
+        (Some(label), _) if label != wanted => format!("the file holds: {label}"),
+        (_, error) => error.to_string(),
     }
 }
 

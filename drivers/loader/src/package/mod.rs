@@ -25,10 +25,11 @@ use head::{Head, SIGNED};
 use sha2::{Digest, Sha256};
 use std::fmt;
 use unisono_core::wire::board::{ABI, NAME_MAX};
+use unisono_offload_dpu::Image;
 use zerocopy::{FromBytes, IntoBytes};
 
 pub use elf::Elf;
-pub use key::{Key, KeyId, Secret, Trust};
+pub use key::{Key, KeyId, Secret, Trust, has_private_key};
 
 /// Bytes of a header.
 pub const HEADER_BYTES: usize = size_of::<Head>();
@@ -146,6 +147,9 @@ pub enum PackageError {
         /// Whose image it should be.
         wanted: String,
     },
+    /// The image names a board that cannot be one.
+    #[error("its section {section} names {0:?}, which is no board", section = Image::BOARD_SECTION)]
+    Section(String),
     /// The payload claims to be an ELF file.
     #[error("its payload begins as an ELF file, but is none: {0}")]
     Elf(String),
@@ -185,14 +189,28 @@ impl fmt::Debug for Package {
 }
 
 impl Package {
-    /// Packs an image.
+    /// The board that an image without header says it is for; `None` if it names none.
     ///
     /// # Errors
-    /// If it is empty, too large or a damaged ELF file, or if the board's name is none.
+    /// If it is a damaged ELF file, or what it names is no board.
+    pub fn board_in(payload: &[u8]) -> Result<Option<String>, PackageError> {
+        named_in(elf_of(Kind::of(payload), payload)?.as_ref())
+    }
+
+    /// Packs an image. In names of boards, `_` and `-` are the same.
+    ///
+    /// # Errors
+    /// If it is empty, too large or a damaged ELF file, if the board's name is none, or if the
+    /// image itself names another board.
     pub fn new(payload: Vec<u8>, board: &str, version: Version) -> Result<Self, PackageError> {
         let kind = Kind::of(&payload);
         let elf = elf_of(kind, &payload)?;
         let length = sized(payload.len() as u64)?;
+        let name = head::canonical(board);
+        let padded = head::padded(&name).ok_or_else(|| PackageError::Board(board.to_owned()))?;
+        if let Some(has) = named_in(elf.as_ref())?.filter(|has| *has != name) {
+            return Err(PackageError::OtherBoard { has, wanted: name });
+        }
         let head = Head {
             magic: head::MAGIC,
             format: head::FORMAT.into(),
@@ -201,14 +219,14 @@ impl Package {
             kind: kind as u8,
             signed: 0,
             zero: [0; 4],
-            board: head::padded(board).ok_or_else(|| PackageError::Board(board.to_owned()))?,
+            board: padded,
             build: elf.as_ref().and_then(|elf| elf.build).unwrap_or(0).into(),
             length: length.into(),
             sha256: Sha256::digest(&payload).into(),
             key: [0; 8],
             signature: [0; 64],
         };
-        Ok(Self { head, kind, board: board.to_owned(), elf, bytes: payload, start: 0 })
+        Ok(Self { head, kind, board: name, elf, bytes: payload, start: 0 })
     }
 
     /// Signs it; an earlier signature is replaced.
@@ -254,6 +272,10 @@ impl Package {
         if head.build.get() != elf.as_ref().and_then(|elf| elf.build).unwrap_or(0) {
             return Err(PackageError::Header("its payload has another build id than it says"));
         }
+        let board = head::canonical(&board);
+        if named_in(elf.as_ref())?.is_some_and(|has| has != board) {
+            return Err(PackageError::Header("its payload is for another board than it says"));
+        }
         Ok(Self { head, kind, board, elf, bytes, start: HEADER_BYTES })
     }
 
@@ -274,13 +296,14 @@ impl Package {
     /// # Errors
     /// [`PackageError::OtherBoard`].
     pub fn must_be_for(&self, board: &str) -> Result<(), PackageError> {
-        if self.board == board {
+        let wanted = head::canonical(board);
+        if self.board == wanted {
             return Ok(());
         }
-        Err(PackageError::OtherBoard { has: self.board.clone(), wanted: board.to_owned() })
+        Err(PackageError::OtherBoard { has: self.board.clone(), wanted })
     }
 
-    /// The board that it is for.
+    /// The board that it is for, with `-` wherever the name may have `_`.
     #[must_use]
     pub fn board(&self) -> &str {
         &self.board
@@ -342,6 +365,16 @@ fn sized(bytes: u64) -> Result<u64, PackageError> {
 fn elf_of(kind: Kind, payload: &[u8]) -> Result<Option<Elf>, PackageError> {
     let elf = (kind == Kind::Elf).then(|| Elf::parse(payload)).transpose();
     elf.map_err(|error| PackageError::Elf(error.to_string()))
+}
+
+/// The board that an image itself names.
+fn named_in(elf: Option<&Elf>) -> Result<Option<String>, PackageError> {
+    let Some(name) = elf.and_then(|elf| elf.board.as_deref()) else { return Ok(None) };
+    let canonical = head::canonical(name);
+    match head::padded(&canonical) {
+        Some(_) => Ok(Some(canonical)),
+        None => Err(PackageError::Section(name.to_owned())),
+    }
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -1,12 +1,14 @@
 //! Loaders against folders that stand for the system: fake devices, which record what is done to
 //! them in its order, and fake programs, which record their arguments.
 
+#[path = "../elf/mod.rs"]
+mod image;
 mod programs;
 mod remoteproc;
 mod rshim;
 mod world;
 
-use unisono_loader::{LOADERS, LoadError, World, loader};
+use unisono_loader::{LOADERS, LoadError, Package, Version, World, loader};
 use world::{
     EM_AARCH64, EM_ARM, EM_RISCV, EM_X86_64, Root, boot_stream, elf, elf_for, micro, plan, raw,
 };
@@ -87,6 +89,34 @@ fn an_image_for_another_cpu_is_refused() {
         ("remoteproc", elf_for("c906l", EM_RISCV, 64)),
     ] {
         plan(&root, to, &package).expect(to);
+    }
+}
+
+/// What a Linux would not run, or what would end it.
+#[test]
+fn a_linux_gets_its_own_programs_only() {
+    let root = Root::new();
+    let packed = |cpu, board: &str, program| {
+        let bytes = image::image(cpu, board, program);
+        Package::new(bytes, board, Version([0, 1, 0])).expect("packed")
+    };
+    for (package, why) in [
+        (packed(image::AARCH64, "qemu_virt_aarch64", false), "load it with --to qemu:aarch64"),
+        (
+            packed(image::AARCH64, "qemu_virt_aarch64_udp", true),
+            "load it with --to qemu:aarch64-udp",
+        ),
+        (
+            packed(image::RISCV, "my_card", false),
+            "it is no program of Linux but an image for a bare machine",
+        ),
+    ] {
+        let error = plan(&root, "ssh:dpu", &package).expect_err(why);
+        assert!(matches!(error, LoadError::Unfit { .. }), "{error}");
+        assert!(error.to_string().contains(why), "{error}");
+    }
+    for board in ["dpu_linux", "my_card"] {
+        plan(&root, "ssh:dpu", &packed(image::AARCH64, board, true)).expect(board);
     }
 }
 

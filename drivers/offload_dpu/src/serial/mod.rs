@@ -13,6 +13,7 @@ use crate::talk::Talk;
 use std::io::Read as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use unisono_core::reliable::{Config, Side};
@@ -79,6 +80,8 @@ pub struct Options {
     pub patience: Duration,
     /// How long the board may give no answer once it runs.
     pub silence: Duration,
+    /// Once it is set, nothing of the board is waited for.
+    pub stop: Arc<AtomicBool>,
 }
 
 impl Options {
@@ -86,7 +89,8 @@ impl Options {
     #[must_use]
     pub fn new(machine: &'static Machine, image: &Path) -> Self {
         let patience = Duration::from_secs(10);
-        Self { machine, image: image.to_owned(), args: Vec::new(), patience, silence: patience }
+        let (args, stop, silence) = (Vec::new(), Arc::default(), patience);
+        Self { machine, image: image.to_owned(), args, patience, silence, stop }
     }
 }
 
@@ -146,7 +150,8 @@ impl SerialBoard {
             silence: options.silence,
         })?;
         keeper.read_log(image.into_table());
-        let mut talk = Talk::new(Stream::new(control), keeper, options.patience);
+        let mut talk =
+            Talk::new(Stream::new(control), keeper, options.patience).stop_at(&options.stop);
         let (_, identity) = talk.greet(Some(build))?;
         // From now on: to boot takes longer than to answer.
         talk.expect_pulse(options.silence);
@@ -292,8 +297,12 @@ fn connect(
                 let why = format!("its machine ended with {status}; {}", process.said().trim());
                 return Ok(Err(Problem::Gone(why)));
             }
+            let to = "being started";
+            if options.stop.load(Ordering::Relaxed) {
+                return Ok(Err(Problem::Interrupted { to }));
+            }
             if start.elapsed() > options.patience {
-                let (to, after) = ("being started", options.patience);
+                let after = options.patience;
                 return Ok(Err(Problem::Mute { to, after }));
             }
             std::thread::sleep(Duration::from_millis(1));

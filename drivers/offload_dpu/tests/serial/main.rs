@@ -13,6 +13,7 @@ use unisono_offload_dpu::serial::{Options, SerialBoard};
 use unisono_offload_dpu::{Machine, Problem};
 use world::all::{Sizes, all_of};
 use world::data::{call, check, inputs, job};
+use world::log::Lines;
 use world::{Job, PATIENCE, SerialWorld};
 
 /// Elements: none, fewer than ranks, a few chunks with a rest.
@@ -70,6 +71,27 @@ fn it_is_a_rank() {
         println!("rank {rank} of {ranks}, {}: {calls} calls", schedule.name());
         board = world.board;
     }
+}
+
+/// As a host's own lines do, a board's say who speaks and when.
+#[test]
+fn its_log_has_its_name_and_time() {
+    let lines = Lines::collect();
+    let _board = start();
+    let begun = Instant::now();
+    let line = loop {
+        let started = |line: &String| line.contains("started");
+        if let Some(line) = lines.take().into_iter().find(started) {
+            break line;
+        }
+        assert!(begun.elapsed() < PATIENCE, "it says nothing");
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    assert!(line.contains("board=\"qemu-cortex-m\""), "{line}");
+    let time = line.split_once("time=\"").and_then(|(_, rest)| rest.split_once('"'));
+    let seconds = time.and_then(|(time, _)| time.parse::<f64>().ok()).unwrap_or_default();
+    // It is started with the clock, and says so at once.
+    assert!(seconds > 0.0 && seconds < PATIENCE.as_secs_f64(), "{line}");
 }
 
 /// More than fits the board's memory many times over.

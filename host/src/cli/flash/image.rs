@@ -6,7 +6,9 @@ use anyhow::{Context, Result, anyhow, bail};
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use unisono_loader::{HEADER_BYTES, Key, PAYLOAD_MAX, Package, PackageError, Trust, Version};
+use unisono_loader::{
+    HEADER_BYTES, Key, PAYLOAD_MAX, Package, PackageError, Trust, Version, has_private_key,
+};
 
 /// A key file has some 120 bytes; whoever names a disk image instead gets an error, not a wait.
 const KEY_MAX: u64 = 1 << 16;
@@ -18,7 +20,7 @@ pub struct Demands {
     /// may be given more than once
     #[arg(long, value_name = "KEY")]
     trust: Vec<PathBuf>,
-    /// Demand an image for this board
+    /// Demand an image for this board; one that names no board itself is taken for its image
     #[arg(long, value_name = "NAME")]
     pub board: Option<String>,
 }
@@ -54,21 +56,33 @@ fn add_keys(path: &Path, keys: &mut Vec<Key>) -> Result<()> {
     for entry in fs::read_dir(path).with_context(shown)? {
         let file = entry.with_context(shown)?.path();
         if file.extension().is_some_and(|end| end == "pub" || end == "pem") {
-            keys.push(key(&file, Key::from_pem)?);
+            let text = key_text(&file)?;
+            // Who signs has both kinds in one folder.
+            if has_private_key(&text) {
+                tracing::info!("{}: skipped, it has a private key", file.display());
+                continue;
+            }
+            keys.push(parsed(&file, Key::from_pem(&text))?);
         }
     }
     if keys.len() == before {
-        bail!("{}: no *.pub or *.pem file in this folder", shown());
+        bail!("{}: no *.pub or *.pem file with a public key in this folder", shown());
     }
     Ok(())
 }
 
 /// A key of either kind.
 pub fn key<K>(path: &Path, parse: impl Fn(&str) -> Result<K, String>) -> Result<K> {
-    let shown = || path.display().to_string();
+    parsed(path, parse(&key_text(path)?))
+}
+
+fn key_text(path: &Path) -> Result<String> {
     let text = String::from_utf8(read_at_most(path, KEY_MAX)?);
-    let key = text.map_err(|_| "no text, so no key in PEM".to_owned()).and_then(|t| parse(&t));
-    key.map_err(|why| anyhow!(why)).with_context(shown)
+    parsed(path, text.map_err(|_| "no text, so no key in PEM".to_owned()))
+}
+
+fn parsed<T>(path: &Path, result: Result<T, String>) -> Result<T> {
+    result.map_err(|why| anyhow!(why)).with_context(|| path.display().to_string())
 }
 
 /// A whole image file.
@@ -91,14 +105,16 @@ fn read_at_most(path: &Path, most: u64) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Packs a file without header. Whose image it is, its name says unless the user does.
+/// Packs a file without header. Whose image it is, it says itself, or else the user, or else its
+/// name; the user's word has to be true.
 pub fn pack(path: &Path, bytes: Vec<u8>, board: Option<&str>, version: Version) -> Result<Package> {
     let shown = || path.display().to_string();
     if Package::is_package(&bytes) {
         bail!("{}: it has a header already", shown());
     }
-    let named = path.file_stem().map(|stem| stem.to_string_lossy().replace('_', "-"));
-    let name = board.or(named.as_deref()).unwrap_or_default();
+    let own = Package::board_in(&bytes).with_context(shown)?;
+    let file = path.file_stem().map(|stem| stem.to_string_lossy());
+    let name = board.or(own.as_deref()).or(file.as_deref()).unwrap_or_default();
     let packed: Result<Package, PackageError> = Package::new(bytes, name, version);
     packed.map_err(|error| board_is_usage(error, board.is_some())).with_context(shown)
 }

@@ -25,8 +25,10 @@ Examples:
 
 An image is an ELF file, a BlueField boot stream or raw bytes, behind a header with the board's
 name, the message ABI, a version, a SHA-256 and optionally an ed25519 signature. A file without
-header is packed on the fly. --dry-run reads the state of the device and prints exactly the steps
-that would be done.
+header is packed on the fly. An image of this project names its board itself; --board, or else the
+file's name, counts for one that names none. --dry-run reads the state of the device and prints
+exactly the steps that would be done. A board under QEMU has 30 s for each answer. Ctrl-C ends what
+is waited for.
 
 Keys are PEM files of OpenSSL:
   openssl genpkey -algorithm ed25519 -out release.pem
@@ -71,7 +73,7 @@ struct PackArgs {
     /// The image to write
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
-    /// The board that it is for [default: the file's name, with - for _]
+    /// The board that it is for [default: what the image itself names, or else the file's name]
     #[arg(long, value_name = "NAME")]
     board: Option<String>,
     /// Version of the image
