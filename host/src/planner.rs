@@ -204,7 +204,9 @@ impl PlanOptions {
         // Bytes that a link has to carry wait for the room that their receiver has; room for all
         // of a small tensor is cheaper than asking for it.
         let bytes = count.saturating_mul(dtype.acc().size() as u64);
-        let eager = if bytes > self.cut().eager { 0 } else { u64::from(window) };
+        // A call without bytes, too, asks where all have to.
+        let most = self.cut().eager;
+        let eager = if most == 0 || bytes > most { 0 } else { u64::from(window) };
         Ok(Plan { print: schedule.fingerprint(), schedule, chunk: chunk.max(1), window, eager })
     }
 
