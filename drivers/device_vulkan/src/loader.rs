@@ -19,7 +19,7 @@ const API: &str = "Vulkan";
 const LAYER: &str = "VK_LAYER_KHRONOS_validation";
 const GET_LOADER: &str = "install the loader and a driver \
      (Debian, Ubuntu: apt install libvulkan1 mesa-vulkan-drivers)";
-const MEND_LOADER: &str = "the loader is there, but this process cannot load it";
+const RAISE_LIMIT: &str = "raise the limit of open files (`ulimit -n`)";
 const GET_DRIVER: &str = "install the driver of the GPU's vendor, or Mesa's \
      (Debian, Ubuntu: apt install mesa-vulkan-drivers); VK_LOADER_DEBUG=all shows what is tried";
 const FIND_DRIVER: &str = "VK_LOADER_DEBUG=all shows which driver it is; VK_DRIVER_FILES can name \
@@ -36,7 +36,8 @@ pub(crate) fn instance(validate: Option<&Complaint>) -> Result<Arc<Instance>, Gp
         // Which file, and why not, is not in the error's own text.
         LoadingError::LibraryLoadFailure(cause) => {
             let what = cause.to_string();
-            let help = if what.contains("No such file") { GET_LOADER } else { MEND_LOADER };
+            let full = what.contains("Too many open files");
+            let help = if full { RAISE_LIMIT } else { GET_LOADER };
             missing(what, help)
         }
         LoadingError::VulkanError(error) => broken("the loader's first call", error),
