@@ -190,7 +190,6 @@ where
         }
         self.next_op += 1;
         slot.failed = false;
-        slot.sent = false;
         slot.state = State::Running;
         slot.stirred = true;
         Ok(op_id)

@@ -32,8 +32,7 @@ where
                 return worked;
             }
             let (device, links) = (&self.device, &mut self.links);
-            let sent = self.slots.get(index).is_some_and(|slot| slot.sent);
-            let mut room = Now { device, links, channel: index, sent, lacking: false };
+            let mut room = Now { device, links, channel: index, lacking: false };
             let action = self.slots[index].machine.poll_action(&mut room);
             self.slots[index].stirred |= room.lacking;
             let Some(action) = action else {
@@ -46,9 +45,6 @@ where
             jobs += u32::from(matches!(action, Action::Fold { .. } | Action::Copy { .. }));
             match action {
                 Action::Control { to, body } => self.send(index, to, body, Outgoing::None, 0),
-                Action::Send { token, .. } if sent => {
-                    self.slots[index].machine.handle_sent(token);
-                }
                 Action::Send { to, data, payload, window, token } => {
                     let slot = &self.slots[index];
                     let Some(buffers) = slot.buffers else { continue };
@@ -119,7 +115,7 @@ where
     }
 
     /// Gives a lane's job to the device; false if it could not be started now.
-    fn submit(&mut self, index: usize, lane: u16, copy: Option<Moved<D::Mem>>) -> bool {
+    pub(crate) fn submit(&mut self, index: usize, lane: u16, copy: Option<Moved<D::Mem>>) -> bool {
         if !self.lock(index, lane) {
             // The peer has given the call up, or is gone: its abort or the end of its link is next.
             self.slots[index].machine.handle_refused(lane);
@@ -243,8 +239,6 @@ struct Now<'a, D, L, const P: usize> {
     device: &'a D,
     links: &'a mut Vec<Option<L>, P>,
     channel: usize,
-    /// What is to be sent is only counted.
-    sent: bool,
     /// Something was asked for that there was no room for.
     lacking: bool,
 }
@@ -253,7 +247,7 @@ impl<D: Device, L: Link, const P: usize> Room for Now<'_, D, L, P> {
     fn send(&mut self, to: Rank) -> bool {
         // Without a link the send itself reports the loss.
         let room = match self.links.get_mut(usize::from(to)) {
-            Some(Some(link)) if !self.sent => link.has_room(self.channel),
+            Some(Some(link)) => link.has_room(self.channel),
             _ => true,
         };
         self.lacking |= !room;

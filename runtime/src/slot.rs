@@ -66,8 +66,6 @@ pub(crate) struct Slot<M, const W: usize, const R: usize, const P: usize> {
     pub jobs: u32,
     /// Peers that have taken back memory which the call needs: bit r is rank r.
     pub refused: u128,
-    /// The frames with the call's only chunk have been sent before the machine began.
-    pub sent: bool,
     /// Something has changed since the machine was last asked, or room was lacking then.
     pub stirred: bool,
     /// Where the head frame of each peer is being received.
@@ -85,7 +83,6 @@ impl<M: Copy, const W: usize, const R: usize, const P: usize> Slot<M, W, R, P> {
             slot_bytes: 0,
             jobs: 0,
             refused: 0,
-            sent: false,
             stirred: false,
             receiving: [None; P],
         }

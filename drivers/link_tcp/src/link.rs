@@ -6,8 +6,9 @@ use crate::outbox::{INLINE, Outbox};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::ioctl::{Getter, Opcode, ioctl};
 use std::ffi::c_int;
+use std::mem::MaybeUninit;
 use std::net::{Shutdown, TcpStream};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 use unisono_core::wire::frame::Header;
@@ -219,6 +220,18 @@ impl<M: HostMemory> Channel<M> {
     }
 }
 
+/// Do the packets of a stream get lost on their way, or their acknowledgements? A peer that is there
+/// and takes nothing acknowledges what it is asked.
+fn is_lossy(stream: &TcpStream) -> bool {
+    let mut info = MaybeUninit::<libc::tcp_info>::zeroed();
+    let mut len = size_of::<libc::tcp_info>() as libc::socklen_t;
+    let (level, name, at) = (libc::IPPROTO_TCP, libc::TCP_INFO, info.as_mut_ptr().cast());
+    // SAFETY: the system writes at most `len` bytes.
+    let done = unsafe { libc::getsockopt(stream.as_raw_fd(), level, name, at, &raw mut len) };
+    // SAFETY: plain numbers, which were zero before.
+    done == 0 && unsafe { info.assume_init() }.tcpi_retransmits > 0
+}
+
 /// Bytes that the peer's system has not acknowledged.
 type UnsentRequest = Getter<{ libc::TIOCOUTQ as Opcode }, c_int>;
 
@@ -237,7 +250,11 @@ impl<M: HostMemory> Drop for TcpLink<M> {
             if now < left {
                 (left, since) = (now, Instant::now());
             }
-            if left == 0 || since.elapsed() >= self.linger {
+            let patience = |c: &Channel<M>| {
+                if is_lossy(&c.stream) { self.linger.max(LOSSY) } else { self.linger }
+            };
+            let waited = since.elapsed();
+            if left == 0 || self.channels.iter().all(|c| waited >= patience(c)) {
                 return;
             }
             sleep(pause);
@@ -246,5 +263,8 @@ impl<M: HostMemory> Drop for TcpLink<M> {
     }
 }
 
+/// Least time that a link lingers whose packets get lost: enough for five more attempts at one of
+/// them, each of which waits twice as long as the one before.
+const LOSSY: Duration = Duration::from_secs(10);
 const PAUSE_MIN: Duration = Duration::from_micros(50);
 const PAUSE_MAX: Duration = Duration::from_millis(5);

@@ -17,7 +17,8 @@ pub struct Options {
     /// A process that is stopped still has a host that answers. But one that has bytes on its way
     /// to it, takes none of them for so long and has no room for more counts as gone, too.
     pub silence: Duration,
-    /// How long the end of a link waits for a peer that takes nothing of what is on its way to it.
+    /// How long the end of a link waits for a peer that takes nothing of what is on its way to it;
+    /// at least 10 seconds if what gets lost are packets.
     pub linger: Duration,
 }
 

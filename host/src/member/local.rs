@@ -13,9 +13,9 @@ use crate::memory::Slots;
 use crate::planner::WINDOW_MAX;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::sync::Arc;
-use unisono_core::Layout;
 use unisono_core::machine::Config;
 use unisono_core::wire::frame::Fingerprint;
+use unisono_core::{Layout, Schedule};
 use unisono_driver::{Device, Either, HostPtr};
 use unisono_link_shm::ShmLink;
 use unisono_link_span::{Bell, SpanLink};
@@ -190,7 +190,8 @@ impl Local {
         let mut begun = Quick::No;
         if let Some(print) = quick.as_ref().filter(|_| !interrupted) {
             let mut looks = 0;
-            let wait = || patience.look(&mut looks, seat.as_mut());
+            let folds = call.config.schedule != Schedule::OneShot;
+            let wait = || patience.look(&mut looks, folds, seat.as_mut());
             // SAFETY: the caller's promise.
             begun = unsafe { engine.quick(call, print, wait) }?;
         }

@@ -14,8 +14,8 @@ pub(crate) struct Patience {
     spins: u32,
     /// Rounds of yielding after that.
     yields: u32,
-    /// Looks for a peer's frame, and rounds of yielding after that, before a small call gets a
-    /// machine.
+    /// Looks for a peer's frame, and rounds of yielding after that, before a call of one step gets
+    /// a machine.
     quick: [u32; 2],
 }
 
@@ -34,10 +34,11 @@ impl Patience {
         Self { spins: 2, yields: 400, quick: [20, 100] }
     }
 
-    /// After a look in vain for a small call: waits a little; false if that was the last one.
-    pub fn look(&self, looks: &mut u32, seat: Option<&mut Seat>) -> bool {
+    /// After a look in vain in a call without a machine: waits a little; false if that was the last
+    /// one. `folds`: the peers may be at folds that take a while.
+    pub fn look(&self, looks: &mut u32, folds: bool, seat: Option<&mut Seat>) -> bool {
         *looks += 1;
-        let [looking, yielding] = self.quick;
+        let [looking, yielding] = if folds { [self.spins, self.yields] } else { self.quick };
         if *looks <= looking {
             return true;
         }

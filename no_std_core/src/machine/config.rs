@@ -196,6 +196,12 @@ impl Config {
         elems.saturating_mul(size as u64)
     }
 
+    /// Weight that a frame with a value of this form carries: only leaves have one.
+    #[must_use]
+    pub const fn frame_weight(&self, form: Form) -> Scalar {
+        if matches!(form, Form::Leaf) { self.weight } else { Scalar(0) }
+    }
+
     /// Bytes of one scratch slot: a full chunk in its widest form.
     #[must_use]
     pub const fn slot_bytes(&self) -> u64 {

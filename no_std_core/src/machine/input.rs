@@ -3,7 +3,7 @@
 use super::action::{Arrival, Payload, Place, Released, Status};
 use super::config::Config;
 use super::lane::{Job, Lane, Segment};
-use super::{ASK_AFTER, Machine, unweighted};
+use super::{ASK_AFTER, Machine};
 use crate::fold::Form;
 use crate::route::{Move, Rank};
 use crate::time::Instant;
@@ -360,11 +360,6 @@ impl<M: Copy, const R: usize> Lane<M, R> {
     pub(super) fn was_put(&self, to: Rank) -> bool {
         self.finished && self.inbox.iter().any(|a| a.from == to && a.put)
     }
-}
-
-/// Weight that a data frame carries.
-pub(super) fn frame_weight(cfg: &Config, form: Form) -> crate::dtype::Scalar {
-    if form == Form::Leaf { cfg.weight } else { unweighted() }
 }
 
 impl<M: Copy, const W: usize, const R: usize, const P: usize> Machine<M, W, R, P> {

@@ -48,9 +48,9 @@ pub use action::{Action, Payload, Place, Released, Status};
 pub use config::{Config, ConfigError, RankSet};
 pub use input::Refused;
 pub use jobs::FoldJob;
-pub use poll::Room;
+pub use poll::{Room, send_token};
 
-use crate::dtype::{DType, Scalar};
+use crate::dtype::DType;
 use crate::fold::Form;
 use crate::layout::Kind;
 use crate::route::{Move, Rank, Route};
@@ -390,8 +390,3 @@ impl<M: Copy, const W: usize, const R: usize, const P: usize> Machine<M, W, R, P
 /// What a machine without a call carries.
 const NO_CALL: Fingerprint =
     Fingerprint { kind: Kind::Barrier, dtype: DType::U8, op: None, root: 0, count: 0, plan: 0 };
-
-/// Neutral weight for values that are no leaf.
-const fn unweighted() -> Scalar {
-    Scalar(0)
-}

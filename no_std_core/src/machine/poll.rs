@@ -2,7 +2,7 @@
 
 use super::action::{Action, Place, Status};
 use super::config::{Config, RankSet};
-use super::input::{frame_weight, output_of};
+use super::input::output_of;
 use super::lane::{Job, Lane, Segment};
 use super::{Machine, Peer};
 use crate::fold::Form;
@@ -116,6 +116,12 @@ impl<T: Room> Room for SendsOnly<'_, T> {
     }
 }
 
+/// What the completion of a send says: the lane, the receiver, whether the input was read.
+#[must_use]
+pub const fn send_token(lane: usize, to: Rank, from_input: bool) -> u32 {
+    (lane as u32) << 9 | (to as u32) << 1 | from_input as u32
+}
+
 /// The ranks of a set, ascending.
 fn ranks(set: RankSet) -> impl Iterator<Item = Rank> {
     let mut rest = set;
@@ -225,7 +231,7 @@ impl<M: Copy, const R: usize> Lane<M, R> {
                 chunk: self.chunk,
                 phase,
                 form,
-                weight: frame_weight(cfg, form),
+                weight: cfg.frame_weight(form),
                 limit: peer.granted,
                 bytes: cfg.bytes(self.elems, form) as u32,
             };
@@ -233,7 +239,7 @@ impl<M: Copy, const R: usize> Lane<M, R> {
             self.unsent += 1;
             self.input_unsent += u16::from(from_input);
             self.unsent_to |= 1 << to;
-            let token = (at as u32) << 9 | u32::from(to) << 1 | u32::from(from_input);
+            let token = send_token(at, to, from_input);
             let window = if is_result { None } else { self.answer_window(cfg, to) };
             let payload = (!put).then_some(place);
             return Some(Action::Send { to, data, payload, window, token });
