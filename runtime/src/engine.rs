@@ -173,9 +173,6 @@ where
         config.rank = self.rank;
         config.input_private = !self.device.is_shared(call.buffers.input);
         config.output_private = !self.device.is_shared(call.buffers.output);
-        if config.output_private {
-            config.puts = 0;
-        }
         slot.slot_bytes = config.slot_bytes();
         slot.op_id = op_id;
         slot.buffers = Some(call.buffers);

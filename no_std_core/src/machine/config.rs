@@ -40,14 +40,14 @@ pub struct Config {
     pub slots: u8,
     /// Peers whose contributions arrive as bytes and so need a slot; the others' are read in place.
     pub by_bytes: RankSet,
-    /// Peers that can write a result straight into this member's output.
+    /// Peers that can write a result straight into this member's memory.
     pub puts: RankSet,
     /// Input and output are the same buffer (each chunk at the same place).
     pub in_place: bool,
     /// Peers cannot reach the input where it is, as in memory of a GPU: a chunk of it is copied to
     /// a scratch slot before it is sent.
     pub input_private: bool,
-    /// The same for the output. Nobody else can write into it either: `puts` is empty then.
+    /// The same for the output. Nobody else can write into it either.
     pub output_private: bool,
     /// Most sources of one fold on this member's device.
     pub sources_max: u16,

@@ -161,8 +161,8 @@ impl<M: Copy, const W: usize, const R: usize, const P: usize> Machine<M, W, R, P
         let (place, window, handle) = match payload {
             Some(Payload::At { mem, window, handle }) => (Place::Peer(mem), window, Some(handle)),
             Some(Payload::Put) if data.phase == Phase::Result && cfg.puts >> from & 1 != 0 => {
-                match output_of(cfg, lane.chunk) {
-                    Some(out) => (Place::Output(out), None, None),
+                match lane.answer_place(cfg) {
+                    Some(place) => (place, None, None),
                     None => return self.protocol(from),
                 }
             }

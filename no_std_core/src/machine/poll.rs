@@ -254,10 +254,7 @@ impl<M: Copy, const R: usize> Lane<M, R> {
             && matches!(rest.first(), Some(Move::Store { from }) if *from == to);
         // A window must not be read by anybody else meanwhile: this is the route's only reader.
         let sole = self.end - self.pc == 1;
-        if !answers || !sole {
-            return None;
-        }
-        output_of(cfg, self.chunk).map(Place::Output)
+        if answers && sole { self.answer_place(cfg) } else { None }
     }
 
     fn fold(

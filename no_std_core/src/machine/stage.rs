@@ -1,5 +1,6 @@
 //! Memory that peers cannot reach: what lies there is copied to a scratch slot before it is sent,
-//! and results that come as bytes are received into a slot before they are copied there.
+//! and results that come as bytes, or that peers write, come into a slot before they are copied
+//! there.
 //!
 //! # How many slots that takes
 //!
@@ -7,7 +8,8 @@
 //! output or in a slot, and never goes back. So a value in a private input is copied at most once,
 //! before the first send of it; from then on the copy is the value. A result in a private output is
 //! copied at most once as well; where it came as bytes it lies in a slot already and needs no copy
-//! to be sent on. One slot each, kept to the lane's end, on top of what `grants` counts and never
+//! to be sent on. A peer writes its answer over the copy that it has read, which is what it would
+//! do in a tensor that it reaches. One slot each, kept to the lane's end, on top of what `grants` counts and never
 //! given to anything else, is always there when it is wanted. A copy waits for nobody but the
 //! device, so it adds nothing that a lane could wait for in vain.
 
@@ -16,6 +18,7 @@ use super::config::Config;
 use super::input::output_of;
 use super::lane::{Job, Lane};
 use super::poll::Room;
+use crate::fold::Form;
 
 impl Config {
     /// Can peers not reach this place?
@@ -60,6 +63,17 @@ impl<M: Copy, const R: usize> Lane<M, R> {
     pub(super) fn staged(&mut self, to: Place<M>) {
         self.job = Job::None;
         self.value = self.value.map(|(_, form)| (to, form));
+    }
+
+    /// Where a peer may write the answer to what it is sent: into the output or, where that cannot
+    /// be reached, over the copy that is sent.
+    pub(super) fn answer_place(&self, cfg: &Config) -> Option<Place<M>> {
+        let out = output_of(cfg, self.chunk)?;
+        match self.value {
+            _ if !cfg.output_private => Some(Place::Output(out)),
+            Some((copy @ Place::Slot(_), Form::Leaf)) => Some(copy),
+            _ => None,
+        }
     }
 
     /// Where a link receives a result that comes as bytes: a link cannot write into a private

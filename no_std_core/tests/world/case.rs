@@ -166,7 +166,7 @@ impl Case {
             eager: self.eager,
             slots: 0,
             by_bytes: set(Join::Bytes),
-            puts: if self.is_private(rank, 1) { 0 } else { set(Join::Put) },
+            puts: set(Join::Put),
             in_place: self.in_place,
             input_private: self.is_private(rank, 0),
             output_private: self.is_private(rank, 1),

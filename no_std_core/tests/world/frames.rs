@@ -175,6 +175,9 @@ impl World {
         }
         let window = window.map(|place| self.at(rank, place));
         let member = self.member(rank);
+        if let Some(window) = window {
+            member.windows.insert((to, data.chunk), window);
+        }
         member.sent += u128::from(data.bytes);
         member.frames += 1;
         let header = self.header(rank, Body::Data(data));
@@ -327,11 +330,13 @@ impl World {
         self.member(to).received += u128::from(data.bytes);
         if put {
             let layout = self.member(to).config.as_ref().expect("a call").layout;
-            let at = layout.output(data.chunk, to).expect("a window is in the output") as u32;
-            let memory = &mut self.member(to).memory;
+            let member = self.member(to);
+            let key = (header.from, data.chunk);
+            let window = member.windows.remove(&key).expect("a window was offered");
+            let memory = &mut member.memory;
             let mut deepest = 0;
             for i in 0..layout.len(data.chunk) as u32 {
-                let at = memory.output + at + i;
+                let at = window.at + i;
                 let value = memory.get(at);
                 deepest = value.depth + 1;
                 memory.set(at, Value { depth: deepest, ..value });

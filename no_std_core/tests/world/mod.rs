@@ -23,7 +23,7 @@ pub use case::{Case, Join, Joins, P, R, Turns, W};
 use links::{Link, Sending};
 use memory::{Memory, Ref};
 use shapes::{Rng, Shapes};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use unisono_core::machine::{Config, Machine, Status};
 use unisono_core::time::Instant;
 
@@ -69,6 +69,8 @@ pub struct Member {
     pub sent: u128,
     pub received: u128,
     pub frames: u64,
+    /// Where a peer was last allowed to write its answer to a chunk.
+    windows: BTreeMap<(Rank, u64), Ref>,
 }
 
 pub struct World {
@@ -214,12 +216,14 @@ impl Member {
             progress: 0,
             sent: 0,
             received: 0,
+            windows: BTreeMap::new(),
             frames: 0,
         }
     }
 
     fn reset(&mut self) {
         self.op = 0;
+        self.windows.clear();
         self.dirty = false;
         self.busy = 0;
         self.later = false;

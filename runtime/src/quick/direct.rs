@@ -1,14 +1,15 @@
 //! Two steps: everybody sends a chunk to its owner, who folds it and puts the result into all
 //! windows.
+//!
+//! Of tensors that peers do not reach, chunks are copied to scratch slots before they are sent, just
+//! as a machine does it; the owner writes over the copy.
 
-use super::{Past, Plan};
+use super::{Past, Plan, until_done};
 use crate::engine::Engine;
-use unisono_core::fold::Form;
 use unisono_core::machine::{Config, RankSet, send_token};
-use unisono_core::route::Rank;
 use unisono_core::schedule::Owners;
 use unisono_core::wire::frame::Phase;
-use unisono_driver::{Arrived, Device, Link, Outgoing};
+use unisono_driver::{Arrived, Copy, Device, Link, Outgoing};
 
 /// Has each rank one chunk, and does everybody read and write the others' memory?
 pub(super) fn fits(config: &Config, owners: &Owners) -> bool {
@@ -20,8 +21,7 @@ pub(super) fn fits(config: &Config, owners: &Owners) -> bool {
         && (0..ranks).all(|rank| owned(rank) == 1)
         && config.puts & peers == peers
         && config.dests_max >= ranks
-        && !config.input_private
-        && !config.output_private
+        && config.input_private == config.output_private
 }
 
 impl<D, L, const OPS: usize, const W: usize, const R: usize, const P: usize>
@@ -48,7 +48,7 @@ where
         // SAFETY: the caller's promise.
         let own = unsafe { self.lend(plan, owners, &mut past) };
         // SAFETY: the caller's promise.
-        if past.lost != 0 || !unsafe { self.gather(plan, (own, true), wait) } {
+        if past.failed || past.lost != 0 || !unsafe { self.gather(plan, (own, true), wait) } {
             return Some(past);
         }
         past.folded = Some(own);
@@ -70,12 +70,15 @@ where
                 return Some(past);
             }
         }
-        for link in self.links.iter_mut().flatten() {
-            link.take(channel);
-            // It was made of what this member has lent, so that has come back.
-            while link.poll_sent(channel).is_some() {}
+        // SAFETY: the caller's promise; the results are there.
+        past.done = !plan.config.output_private || unsafe { self.fetch(plan, own) };
+        if past.done {
+            for link in self.links.iter_mut().flatten() {
+                link.take(channel);
+                // It was made of what this member has lent, so that has come back.
+                while link.poll_sent(channel).is_some() {}
+            }
         }
-        past.done = true;
         Some(past)
     }
 
@@ -87,20 +90,52 @@ where
         let mut own = 0;
         for chunk in 0..plan.config.layout.chunks() {
             let owner = owners.owner(chunk);
-            let Some(Some(link)) = self.links.get_mut(usize::from(owner)) else {
+            if owner == self.rank {
                 own = chunk;
                 continue;
-            };
-            let (mem, window) = plan.at(chunk);
-            let bytes = plan.config.bytes(plan.config.layout.len(chunk), Form::Leaf) as usize;
+            }
+            let (input, output) = plan.at(chunk);
+            let (slot, bytes) = (plan.slot(chunk), plan.bytes(chunk));
+            let private = plan.config.input_private;
+            let (mem, window) = if private { (slot, slot) } else { (input, output) };
+            // SAFETY: the caller's promise.
+            if private && !unsafe { self.copy_now(&Copy { from: input, to: slot, bytes }) } {
+                past.failed = true;
+                return own;
+            }
+            let Some(Some(link)) = self.links.get_mut(usize::from(owner)) else { continue };
             let out = Outgoing::At { mem, bytes, window: Some(window) };
             let frame = plan.frame(self.rank, chunk, Phase::Contribution);
-            let token = send_token(chunk as usize, owner as Rank, true);
+            let token = send_token(chunk as usize, owner, !private);
             // SAFETY: lent until the call is over, by its machine if need be.
             if unsafe { link.send(plan.channel, &frame, out, token) }.is_err() {
                 past.lost |= 1 << owner;
             }
         }
         own
+    }
+    /// Copies the results of all chunks but this member's own from their slots to the output; false
+    /// if the device fails.
+    ///
+    /// # Safety
+    /// As for [`Engine::quick`]; the results are in the slots.
+    unsafe fn fetch(&mut self, plan: &Plan<'_, D::Mem>, own: u64) -> bool {
+        (0..plan.config.layout.chunks()).filter(|chunk| *chunk != own).all(|chunk| {
+            let (from, (_, to)) = (plan.slot(chunk), plan.at(chunk));
+            let bytes = plan.bytes(chunk);
+            // SAFETY: the caller's promise.
+            unsafe { self.copy_now(&Copy { from, to, bytes }) }
+        })
+    }
+
+    /// Copies and waits for it; false if the device fails.
+    ///
+    /// # Safety
+    /// As for [`Device::copy`].
+    unsafe fn copy_now(&mut self, copy: &Copy<D::Mem>) -> bool {
+        let device = &mut self.device;
+        // SAFETY: the caller's promise.
+        let done = unsafe { device.copy(copy, 0) }.and_then(|()| until_done(device));
+        done.map_err(|error| self.device_error = Some(error)).is_ok()
     }
 }

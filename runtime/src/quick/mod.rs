@@ -46,6 +46,8 @@ struct Past {
     folded: Option<u64>,
     /// Its result was sent.
     told: bool,
+    /// The device has failed before everything was sent.
+    failed: bool,
     /// Peers to whom something could not be sent.
     lost: RankSet,
 }
@@ -74,7 +76,7 @@ impl<'a, M: Memory> Plan<'a, M> {
     fn frame(&self, from: Rank, chunk: u64, phase: Phase) -> Header {
         let form = if phase == Phase::Result { Form::Final } else { Form::Leaf };
         let (weight, limit) = (self.config.frame_weight(form), self.config.layout.chunks());
-        let bytes = self.config.bytes(self.config.layout.len(chunk), form) as u32;
+        let bytes = self.bytes(chunk) as u32;
         let body = Body::Data(Data { chunk, phase, form, weight, limit, bytes });
         Header { epoch: self.epoch, op: self.op, from, print: *self.print, body }
     }
@@ -83,6 +85,17 @@ impl<'a, M: Memory> Plan<'a, M> {
     fn at(&self, chunk: u64) -> (M, M) {
         let at = self.config.bytes(chunk * self.config.layout.chunk, Form::Leaf);
         (self.buffers.input.offset(at), self.buffers.output.offset(at))
+    }
+
+    /// Where a machine copies what a chunk's lane has to send from memory that peers do not reach.
+    fn slot(&self, chunk: u64) -> M {
+        let slots = chunk * u64::from(self.config.slots);
+        self.buffers.scratch.offset(slots * self.config.slot_bytes())
+    }
+
+    /// Bytes of a chunk, as a leaf and as a result.
+    const fn bytes(&self, chunk: u64) -> usize {
+        self.config.bytes(self.config.layout.len(chunk), Form::Leaf) as usize
     }
 
     /// The frame of a peer, if it is the right one, at the head of its link; `None` if it has not
@@ -175,19 +188,20 @@ where
     /// anything is listened to: a peer that has the frames may be done and gone.
     fn replay(&mut self, plan: &Plan<'_, D::Mem>, past: &Past) {
         let index = plan.channel;
-        // No contribution is here, so no job but copies to where peers could read them.
+        // No contribution is here, so there are no jobs but copies to where peers read them.
         while let Some(action) = self.ask(index) {
             match action {
                 Action::Send { token, .. } if past.copied => {
                     self.slots[index].machine.handle_sent(token);
                 }
-                Action::Copy { lane, from, to, bytes } => {
+                Action::Copy { lane, from, to, bytes } if past.copied => {
                     self.submit(index, lane, Some((from, to, bytes)));
                     while self.slots[index].jobs > 0 {
                         self.device.flush();
                         self.complete();
                     }
                 }
+                Action::Copy { lane, .. } => self.slots[index].machine.handle_done(lane, |_| {}),
                 _ => {}
             }
         }
@@ -200,6 +214,9 @@ where
             if let Action::Send { token, .. } = action {
                 self.slots[index].machine.handle_sent(token);
             }
+        }
+        if past.failed {
+            self.slots[index].machine.handle_device_error();
         }
         for rank in (0..plan.config.layout.ranks).filter(|rank| past.lost >> rank & 1 == 1) {
             self.slots[index].machine.handle_peer_lost(rank);
@@ -315,6 +332,11 @@ impl Room for Granted {
 unsafe fn fold_now<D: Device>(device: &mut D, work: &Fold<'_, D::Mem>) -> Result<(), D::Error> {
     // SAFETY: the caller's promise.
     unsafe { device.fold(work, 0) }?;
+    until_done(device)
+}
+
+/// Waits for the only job that a device has.
+fn until_done<D: Device>(device: &mut D) -> Result<(), D::Error> {
     loop {
         if let Some(done) = device.poll_done() {
             return done.result;
