@@ -214,7 +214,7 @@ fn launched(project: &Project) -> Result<Outcome> {
         Ok(folder) => folder,
         Err(error) => return Ok(Outcome::CannotRun(format!("{error:#}"))),
     };
-    // One of them is our own. With tests beside it, it is the one that other tests use, too.
+    // One of them is our own. Tests beside it let features of dev-dependencies count, as elsewhere.
     let mut tool = workspace::cargo(project, "build")?;
     cmd::run(tool.args(["--bin=unisono", "--test=hosts", "--test=etcd"]))?;
     let mut hosts = workspace::cargo(project, "test")?;
