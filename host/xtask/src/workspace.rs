@@ -1,16 +1,15 @@
 //! Cargo for the host's crates, so that each of them, and what they depend on, is built once.
 //!
 //! Cargo chooses the features of dependencies for all packages that a call selects. Calls that
-//! select different packages build much of Vulkan's, clap's and serde's crates once more, in another
-//! variant. So all calls select the whole workspace, and features that some part wants; they name
-//! the targets that they are after.
+//! select different packages build much of Vulkan's, clap's and serde's crates once more, in
+//! another variant. So all calls select the whole workspace, with the features that some part
+//! wants, and name the targets that they are after.
 
-use crate::project::Project;
+use crate::project::{self, Project};
 use crate::{cmd, install};
 use anyhow::{Context, Result, bail};
 use cargo_metadata::Message;
 use std::io::BufReader;
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 /// What is not there by default, and some tests need.
@@ -42,22 +41,22 @@ pub fn tests_of(project: &Project, packages: &[&str]) -> Result<Vec<Command>> {
         .spawn()
         .with_context(|| format!("cannot start `{}`", cmd::shown(&cargo)))?;
     let stdout = child.stdout.take().context("no pipe to cargo")?;
-    let mut found: Vec<(PathBuf, PathBuf)> = Vec::new();
+    let mut built = Vec::new();
     for message in Message::parse_stream(BufReader::new(stdout)) {
         let Message::CompilerArtifact(artifact) = message? else { continue };
-        let Some(program) = artifact.executable.filter(|_| artifact.profile.test) else { continue };
-        let folder = artifact.manifest_path.parent().context("a manifest lies in a folder")?;
-        found.push((folder.into(), program.into()));
+        if let Some(program) = artifact.executable.filter(|_| artifact.profile.test) {
+            built.push((artifact.manifest_path, program));
+        }
     }
     cmd::ended(&cargo, child.wait()?)?;
-    let metadata = crate::project::metadata(&project.root.join("Cargo.toml"))?;
+    let metadata = project::metadata(&project.root.join("Cargo.toml"))?;
     let mut commands = Vec::new();
     for name in packages {
         let package = metadata.packages.iter().find(|p| p.name.as_str() == *name);
         let manifest = &package.with_context(|| format!("no package {name}"))?.manifest_path;
-        let of_package = found.iter().filter(|(folder, _)| manifest.starts_with(folder));
+        let folder = manifest.parent().context("a manifest lies in a folder")?;
         let before = commands.len();
-        for (folder, program) in of_package {
+        for (_, program) in built.iter().filter(|(of, _)| of == manifest) {
             let mut command = Command::new(program);
             // As cargo starts them.
             command.current_dir(folder);
