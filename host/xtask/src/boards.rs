@@ -134,7 +134,7 @@ pub fn run(project: &Project, options: &Options) -> Result<()> {
     let plugin = project.target.join("debug/libqemu_counter.so");
     let mut count = project.cargo();
     count.env(IMAGES, images).env("UNISONO_COUNTER", plugin).args(["run", "--locked"]);
-    count.args(["--package", "unisono-offload-dpu", "--features", "boards", "--example", "count"]);
+    count.args(["--package", "unisono-offload-dpu", "--example", "count"]);
     cmd::run(count.arg("--").args(&options.boards))
 }
 

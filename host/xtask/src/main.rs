@@ -17,6 +17,7 @@ mod size;
 mod suite;
 mod tidy;
 mod toolchain;
+mod workspace;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};

@@ -4,6 +4,7 @@ use super::Options;
 use super::rows::Row;
 use crate::cmd;
 use crate::project::Project;
+use crate::workspace;
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::fmt::Write as _;
@@ -47,14 +48,12 @@ impl<'a> Runner<'a> {
         Self::build(project, cargo, "release", options)
     }
 
-    /// As [`Runner::new`], in the profile that tests have built already.
+    /// As [`Runner::new`], but what tests have built already.
     ///
     /// # Errors
     /// As [`Runner::new`].
     pub fn debug(project: &Project, options: &'a Options) -> Result<Self> {
-        let mut cargo = project.cargo();
-        cargo.args(["build", "--locked", "--package", "unisono"]);
-        Self::build(project, cargo, "debug", options)
+        Self::build(project, workspace::cargo(project, "build")?, "debug", options)
     }
 
     fn build(

@@ -14,10 +14,11 @@ mod elf;
 use crate::boards::{self, Budget};
 use crate::cmd;
 use crate::project::{self, Project};
-use crate::toolchain::{self, TARGETS};
+use crate::toolchain::{self, TARGETS, Toolchain};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use elf::Image;
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
@@ -74,22 +75,38 @@ fn measure(project: &Project) -> Result<Vec<Row>> {
     let toolchain = toolchain::prepare()?;
     let folder = project.bare_metal_target();
     let mut rows = Vec::new();
-    for target in TARGETS {
-        let budgets: Result<Vec<Budget>> =
-            IMAGES.iter().map(|name| budget(project, target, name)).collect();
-        for budget in budgets? {
-            let mut cargo = toolchain.cargo(&project.boards());
-            cargo.args(["build", "--locked", "--package", PROBE, "--target", target]);
-            cargo.args(["--profile", &budget.profile, "--bin", &budget.image]);
-            cargo.arg("--target-dir").arg(&folder);
-            cmd::run_aside(&mut cargo)?;
-            rows.push(Row::read(&folder.join(target).join(&budget.profile), budget)?);
-        }
+    let budgets: Result<Vec<Budget>> = TARGETS
+        .iter()
+        .flat_map(|target| IMAGES.iter().map(|name| budget(project, target, name)))
+        .collect();
+    let budgets = budgets?;
+    build_probe(project, &toolchain, &budgets)?;
+    for budget in budgets {
+        rows.push(Row::read(&folder.join(&budget.target).join(&budget.profile), budget)?);
     }
     for board in boards::all(project)? {
         rows.push(Row::read(&board.build(project, &toolchain)?, board.budget)?);
     }
     Ok(rows)
+}
+
+/// Builds the probe's images for all targets.
+///
+/// Link-time optimisation takes one core an image, so a call has all images of a profile. They are
+/// of one package, and have the same features however they are built.
+fn build_probe(project: &Project, toolchain: &Toolchain, budgets: &[Budget]) -> Result<()> {
+    let profiles: BTreeSet<&str> = budgets.iter().map(|b| b.profile.as_str()).collect();
+    for profile in profiles {
+        let of_profile = budgets.iter().filter(|b| b.profile == profile);
+        let images: BTreeSet<&str> = of_profile.map(|b| b.image.as_str()).collect();
+        let mut cargo = toolchain.cargo(&project.boards());
+        cargo.args(["build", "--locked", "--package", PROBE, "--profile", profile]);
+        cargo.args(TARGETS.iter().flat_map(|target| ["--target", target]));
+        cargo.args(images.iter().flat_map(|image| ["--bin", image]));
+        cargo.arg("--target-dir").arg(project.bare_metal_target());
+        cmd::run_aside(&mut cargo)?;
+    }
+    Ok(())
 }
 
 fn table(rows: &[Row]) -> String {

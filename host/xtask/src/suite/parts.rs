@@ -3,8 +3,9 @@
 use super::report::{Counts, Outcome};
 use crate::project::Project;
 use crate::toolchain::{self, TARGETS};
-use crate::{bench_peers, boards, cmd, demo, gpu, install, launchers, size, tidy};
+use crate::{bench_peers, boards, cmd, demo, gpu, install, launchers, size, tidy, workspace};
 use anyhow::{Result, bail};
+use std::borrow::BorrowMut;
 use std::io::Write;
 use std::process::Command;
 
@@ -134,6 +135,10 @@ const BARE_METAL: [&str; 9] = [
 /// Crates whose tests need a driver.
 const GPU_DRIVERS: [&str; 2] = ["unisono-device-vulkan", "unisono-device-opencl"];
 
+/// Tests that boot boards' images under QEMU.
+const BOARDS_TESTS: [&str; 8] =
+    ["attach", "conformance", "faults", "pins", "serial", "udp", "qemu", "boards"];
+
 /// Firmware crates that clippy can look at, and tests can run, on the host.
 const BOARDS_ON_HOST: [&str; 2] = ["size_probe", "unisono-firmware"];
 
@@ -155,7 +160,9 @@ fn clippy(project: &Project) -> Result<Outcome> {
     install::components(project)?;
     install::protoc()?;
     let mut host = project.cargo();
-    host.args(["clippy", "--locked", "--workspace", "--all-targets", "--all-features"]);
+    host.args(["clippy", "--locked", "--workspace", "--all-features", "--lib", "--bins"]);
+    // `--all-targets` would leave tests out that only run when they are named.
+    host.args(["--examples", "--benches", "--test=*"]);
     cmd::run(host.args(["--", "-D", "warnings"]))?;
     let mut boards = project.cargo();
     boards.current_dir(project.boards()).args(["clippy", "--locked", "--all-features"]);
@@ -174,17 +181,16 @@ fn doc(project: &Project) -> Result<Outcome> {
 
 fn test(project: &Project) -> Result<Outcome> {
     install::openssl()?;
-    let mut cargo = project.cargo();
-    cargo.args(["test", "--locked", "--workspace", "--no-fail-fast"]);
-    cargo.args(GPU_DRIVERS.iter().flat_map(|c| ["--exclude", c]));
+    let mut host = workspace::cargo(project, "test")?;
+    host.arg("--no-fail-fast").args(GPU_DRIVERS.iter().flat_map(|c| ["--exclude", c]));
+    // What a build without etcd says.
+    let mut plain = project.cargo();
+    plain.args(["test", "--locked", "--package=unisono-rendezvous", "--lib"]);
     let mut boards = project.cargo();
     boards.current_dir(project.boards()).args(["test", "--locked", "--no-fail-fast"]);
     boards.args(BOARDS_ON_HOST.iter().flat_map(|b| ["--package", b]));
     boards.arg("--target-dir").arg(project.target.join("boards"));
-    // Both are run, whatever the first says.
-    let host = counted(&mut cargo, &mut std::io::stdout());
-    let boards = counted(&mut boards, &mut std::io::stdout());
-    Ok(both(host?, boards?))
+    all([host, plain, boards])
 }
 
 fn gpus(project: &Project) -> Result<Outcome> {
@@ -195,16 +201,12 @@ fn gpus(project: &Project) -> Result<Outcome> {
         }
         return Ok(Outcome::CannotRun(format!("{error:#}")));
     }
-    let mut drivers = project.cargo();
+    let mut groups = workspace::cargo(project, "test")?;
+    groups.args(["--no-fail-fast", "--test=gpu", "--test=spirv"]);
     // The kernels' tests have to find their tools here.
-    drivers.env("UNISONO_SPIRV_TOOLS", "1");
-    drivers.args(["test", "--locked", "--no-fail-fast", "--package", "unisono-gpu"]);
-    drivers.args(GPU_DRIVERS.iter().flat_map(|c| ["--package", c]));
-    let mut groups = project.cargo();
-    groups.args(["test", "--locked", "--package", "unisono", "--test", "gpu"]);
-    let drivers = counted(&mut drivers, &mut std::io::stdout());
-    let groups = counted(&mut groups, &mut std::io::stdout());
-    Ok(both(drivers?, groups?))
+    groups.env("UNISONO_SPIRV_TOOLS", "1");
+    let drivers = workspace::tests_of(project, &GPU_DRIVERS)?;
+    all(drivers.into_iter().chain([groups]))
 }
 
 fn launched(project: &Project) -> Result<Outcome> {
@@ -212,88 +214,67 @@ fn launched(project: &Project) -> Result<Outcome> {
         Ok(folder) => folder,
         Err(error) => return Ok(Outcome::CannotRun(format!("{error:#}"))),
     };
-    // One of them is our own.
-    let tool = ["build", "--locked", "--package=unisono", "--features=etcd", "--bin=unisono"];
-    cmd::run(project.cargo().args(tool))?;
-    let mut hosts = project.cargo();
-    hosts.env(launchers::FOLDER, folder).args(["test", "--locked", "--no-fail-fast"]);
-    hosts.args(["--package=unisono-rendezvous", "--features=etcd", "--test=hosts"]);
-    let mut etcd = project.cargo();
-    etcd.args(["test", "--locked", "--package=unisono-rendezvous", "--features=etcd"]);
+    // One of them is our own. Tests beside it let features of dev-dependencies count, as elsewhere.
+    let mut tool = workspace::cargo(project, "build")?;
+    cmd::run(tool.args(["--bin=unisono", "--test=hosts", "--test=etcd"]))?;
+    let mut hosts = workspace::cargo(project, "test")?;
+    hosts.env(launchers::FOLDER, folder).args(["--no-fail-fast", "--test=hosts"]);
+    let mut etcd = workspace::cargo(project, "test")?;
     // Its tests wait for leases to end, and for each other if there are few threads.
-    etcd.args(["--lib", "--test=etcd", "--", "--test-threads=16"]);
-    let hosts = counted(&mut hosts, &mut std::io::stdout());
-    let etcd = counted(&mut etcd, &mut std::io::stdout());
-    Ok(both(hosts?, etcd?))
+    etcd.args(["--test=etcd", "--", "--test-threads=16"]);
+    all([hosts, etcd])
 }
 
 fn lossy(project: &Project) -> Result<Outcome> {
     if let Err(error) = launchers::namespaces() {
         return Ok(Outcome::CannotRun(format!("{error:#}")));
     }
-    let mut cargo = project.cargo();
-    cargo.args(["test", "--locked", "--no-fail-fast", "--package=unisono", "--test=net"]);
-    counted(&mut cargo, &mut std::io::stdout())
+    let mut cargo = workspace::cargo(project, "test")?;
+    all([cargo.args(["--no-fail-fast", "--test=net"])])
 }
 
 fn loom(project: &Project) -> Result<Outcome> {
     let mut cargo = project.cargo();
     cargo.env("RUSTFLAGS", "--cfg loom").env_remove("CARGO_ENCODED_RUSTFLAGS");
-    cargo.args(["test", "--locked", "--release", "--package", "unisono-link-span", "--lib"]);
+    cargo.args(["test", "--locked", "--package", "unisono-link-span", "--lib"]);
     // Other flags in the same folder would rebuild everything each time.
     cargo.arg("--target-dir").arg(project.target.join("loom"));
     // Without the flag these are not compiled, and a run without tests is a failure.
-    cargo.args(["--", "interleavings"]);
-    counted(&mut cargo, &mut std::io::stdout())
+    all([cargo.args(["--", "interleavings"])])
 }
 
-/// Adds up two outcomes.
-fn both(first: Outcome, second: Outcome) -> Outcome {
-    match (first, second) {
-        (Outcome::Ran(mut counts), Outcome::Ran(more)) => {
-            counts.add(more);
-            Outcome::Ran(counts)
-        }
-        (missing @ Outcome::CannotRun(_), _) | (_, missing) => missing,
+/// Runs them all, whatever the first ones say, and adds up what their runners say.
+fn all(commands: impl IntoIterator<Item = impl BorrowMut<Command>>) -> Result<Outcome> {
+    let run = |mut command| counted(BorrowMut::borrow_mut(&mut command), &mut std::io::stdout());
+    let results: Vec<Result<Counts>> = commands.into_iter().map(run).collect();
+    let mut sum = Counts::default();
+    for counts in results {
+        sum.add(counts?);
     }
+    Ok(Outcome::Ran(sum))
 }
 
 /// Runs tests and adds up what their runners say.
-fn counted(command: &mut Command, out: &mut impl Write) -> Result<Outcome> {
+fn counted(command: &mut Command, out: &mut impl Write) -> Result<Counts> {
     let mut counts = Counts::default();
     let status = cmd::tee(command, out, |line| counts.add_test_line(line))?;
     if counts.failed > 0 {
-        return Ok(Outcome::Ran(counts));
+        return Ok(counts);
     }
     cmd::ended(command, status)?;
     if counts.passed == 0 {
         bail!("`{}` ran no test", cmd::shown(command));
     }
-    Ok(Outcome::Ran(counts))
+    Ok(counts)
 }
 
 fn emulated(project: &Project) -> Result<Outcome> {
     if let Err(error) = boards::emulators() {
         return Ok(Outcome::CannotRun(format!("{error:#}")));
     }
-    let images = boards::build_all(project)?;
-    let cargo_test = |args: &[&str]| {
-        let mut cargo = project.cargo();
-        cargo.env(boards::IMAGES, &images).args(["test", "--locked", "--no-fail-fast"]).args(args);
-        counted(&mut cargo, &mut std::io::stdout())
-    };
-    let offload = cargo_test(&[
-        "--package=unisono-offload-dpu",
-        "--features=boards",
-        "--test=conformance",
-        "--test=faults",
-        "--test=serial",
-        "--test=udp",
-        "--test=attach",
-    ])?;
-    let loader = cargo_test(&["--package=unisono-loader", "--features=boards", "--test=qemu"])?;
-    let host = cargo_test(&["--package=unisono", "--test=boards"])?;
-    Ok(both(both(offload, loader), host))
+    let mut cargo = workspace::cargo(project, "test")?;
+    cargo.env(boards::IMAGES, boards::build_all(project)?).arg("--no-fail-fast");
+    all([cargo.args(BOARDS_TESTS.iter().flat_map(|t| ["--test", t]))])
 }
 
 fn bare_metal(project: &Project) -> Result<Outcome> {
@@ -317,7 +298,7 @@ fn bare_metal(project: &Project) -> Result<Outcome> {
 mod tests {
     use super::*;
 
-    fn shell(script: &str) -> Result<Outcome> {
+    fn shell(script: &str) -> Result<Counts> {
         // Kept apart from the output of this test: an outer run would count these lines.
         counted(Command::new("sh").args(["-c", script]), &mut std::io::sink())
     }
@@ -336,10 +317,10 @@ mod tests {
     #[test]
     fn tests_are_added_up() {
         let line = "echo 'test result: ok. 2 passed; 0 failed; 1 ignored; 0 measured';";
-        let Outcome::Ran(counts) = shell(&line.repeat(2)).unwrap() else { panic!("not run") };
+        let counts = shell(&line.repeat(2)).unwrap();
         assert_eq!(counts, Counts { passed: 4, failed: 0, skipped: 2 });
         let bad = "echo 'test result: FAILED. 1 passed; 3 failed; 0 ignored'; exit 101";
-        let Outcome::Ran(counts) = shell(bad).unwrap() else { panic!("not run") };
+        let counts = shell(bad).unwrap();
         assert_eq!(counts, Counts { passed: 1, failed: 3, skipped: 0 });
     }
 }
