@@ -140,6 +140,9 @@ fn an_opencl_driver_that_dies_alone() {
         assert!(!seen.iter().any(|on| on.starts_with("opencl")), "{seen:?}");
         assert!(seen.contains(&"vulkan:0".to_owned()), "{seen:?}");
         assert!(broken.len() == 1 && broken[0].1.contains("SIGABRT"), "{broken:?}");
+        // Nobody is sent to the list that is being read.
+        let text = place.run(&["devices"]).out;
+        assert!(text.contains("is left out: ") && !text.contains("`unisono devices`"), "{text}");
         let ended = place.reduce("cpu,opencl:0");
         assert_eq!(ended.code, Some(1));
         let (first, last) = ended.err.split_once('\n').expect("two lines");
