@@ -38,7 +38,7 @@ impl Places {
         timeout: Duration,
     ) -> Result<Self, Error> {
         let (mut ranks, mut open): (Vec<_>, Vec<Opened>) = (Vec::new(), Vec::new());
-        // All have to be there before the first one is opened: its kernels may take long to compile.
+        // All have to be there before the first one is opened: its kernels may take long.
         let card = |on: &On| match on {
             On::Named(spec) => card_of(spec),
             On::Open(_) | On::Board(_) => Ok(None),

@@ -5,9 +5,9 @@
 //! opened and its kernels are compiled. So the tool first does both in a child process (`trial`),
 //! which is itself with a command that is not in the help. It opens the devices that the command
 //! asks for (`wanted`), with the self-test of each. A device at which it dies is left out, and the
-//! next child does without it. If one that is named is not there, none is opened. If a child dies before, each driver gets one of its own, and the
-//! loader is told to use those whose child lives (`only`). Commands that name no GPU do none of it:
-//! they load no driver at all.
+//! next child does without it. If one that is named is not there, none is opened. If a child dies
+//! before, each driver gets one of its own, and the loader is told to use those whose child lives
+//! (`only`). Commands that name no GPU do none of it: they load no driver at all.
 
 mod heard;
 mod only;
