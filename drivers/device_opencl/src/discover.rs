@@ -119,8 +119,8 @@ fn no_platform(error: &ClError) -> GpuError {
         }
         CL_PLATFORM_NOT_FOUND_KHR => match vendors::variable() {
             Some((name, value)) => {
-                let value = value.display();
-                (format!("there is no driver where {name} says, '{value}' ({error})"), UNSET_IT)
+                let (what, value) = (vendors::astray(value.as_ref()), value.display());
+                (format!("there is no driver, as {name} is '{value}', {what} ({error})"), UNSET_IT)
             }
             None => not_loaded(error),
         },

@@ -41,6 +41,25 @@ pub(crate) fn variable() -> Option<(&'static str, OsString)> {
     [INSTEAD, FOLDER].into_iter().find_map(|name| Some((name, set(name)?)))
 }
 
+/// What is there instead of a driver.
+pub(crate) fn astray(path: &Path) -> &'static str {
+    if path.is_dir() {
+        return if inside(path).is_empty() {
+            "a folder without .icd files"
+        } else {
+            "a folder whose .icd files name nothing that can be loaded"
+        };
+    }
+    let bare = path.components().count() == 1;
+    match path.extension() {
+        // These are looked up elsewhere, too.
+        _ if bare => "where the loader finds none",
+        _ if !path.exists() => "which does not exist",
+        Some(ending) if ending == "icd" => "a file that names nothing that can be loaded",
+        _ => "which is no folder, no .icd file and no library of a driver",
+    }
+}
+
 fn set(name: &str) -> Option<OsString> {
     std::env::var_os(name).filter(|value| !value.is_empty())
 }

@@ -1,7 +1,7 @@
 //! What is said where OpenCL, its drivers or their devices are missing. Each case is a process of
 //! its own, because the library is loaded once.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use unisono_device_opencl::{OpenCl, Options, devices};
 
@@ -79,11 +79,24 @@ fn another_library() {
 
 #[test]
 fn no_driver() {
-    let answer = answer(child_command(&this()).env("OCL_ICD_VENDORS", "/proc/nothing/"));
-    assert_has(
-        &answer,
-        &["no driver where OCL_ICD_VENDORS says, '/proc/nothing/'", "CL_PLATFORM_NOT_FOUND_KHR"],
-    );
+    let folders = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+    let (empty, full) = (folders.join("empty"), folders.join("full"));
+    std::fs::create_dir_all(&empty).unwrap();
+    std::fs::create_dir_all(&full).unwrap();
+    let icd = full.join("gone.icd");
+    std::fs::write(&icd, "/proc/nothing/libgone.so\n").unwrap();
+    for (value, what) in [
+        (Path::new("/proc/nothing/"), "which does not exist"),
+        (Path::new("/etc/passwd"), "which is no folder, no .icd file and no library"),
+        (Path::new("nothing.icd"), "where the loader finds none"),
+        (&empty, "a folder without .icd files"),
+        (&full, "a folder whose .icd files name nothing that can be loaded"),
+        (&icd, "a file that names nothing that can be loaded"),
+    ] {
+        let answer = answer(child_command(&this()).env("OCL_ICD_VENDORS", value));
+        let said = format!("no driver, as OCL_ICD_VENDORS is '{}', {what}", value.display());
+        assert_has(&answer, &[&said, "CL_PLATFORM_NOT_FOUND_KHR", "unset it, or let it name"]);
+    }
 }
 
 /// PoCL leaves out what it does not know, which is not a matter of its cache.

@@ -28,6 +28,7 @@ mod options;
 mod pipeline;
 mod queue;
 mod specialise;
+mod unwind;
 
 pub use buffer::VulkanBuffer;
 pub use context::{VulkanContext, devices};

@@ -3,8 +3,9 @@
 use crate::fault::{self, words};
 use crate::manifest;
 use crate::options::Complaint;
+use crate::unwind::caught;
 use ash::vk;
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 use unisono_gpu::GpuError;
 use vulkano::device::physical::PhysicalDevice;
 use vulkano::device::{QueueFlags, physical};
@@ -27,6 +28,7 @@ const FIND_DRIVER: &str = "VK_LOADER_DEBUG=all shows which driver it is; VK_DRIV
 const WHY_NONE: &str = "VK_LOADER_DEBUG=all shows which driver fails; may this process use its \
      device, and is there memory for it (`ulimit -v`)?";
 const MEND_MANIFEST: &str = "mend or remove it, or let VK_DRIVER_FILES name the others";
+const MEND_DRIVER: &str = "update it, or let VK_DRIVER_FILES name the manifests of the others";
 const GET_LAYER: &str = "install it (Debian, Ubuntu: apt install vulkan-validationlayers)";
 
 /// Loads the library and makes an instance.
@@ -124,21 +126,44 @@ pub(crate) fn devices(instance: &Arc<Instance>) -> Result<Vec<Arc<PhysicalDevice
         let what = format!("vkEnumeratePhysicalDevices: {}", words(result));
         GpuError::Missing { api: API, what, help: WHY_NONE }
     })?;
-    let mut devices = Vec::new();
+    let (mut devices, mut senseless) = (Vec::new(), Vec::new());
     for handle in handles {
         // SAFETY: the handle is this instance's.
-        match unsafe { PhysicalDevice::from_handle(instance.clone(), handle) } {
-            Ok(device) if can_compute(&device) => devices.push(device),
-            Ok(_) => {}
-            Err(error) => {
+        match caught(|| unsafe { PhysicalDevice::from_handle(instance.clone(), handle) }) {
+            Some(Ok(device)) if can_compute(&device) => devices.push(device),
+            Some(Ok(_)) => {}
+            Some(Err(error)) => {
                 tracing::warn!("a Vulkan device does not say what it is: {error:?}");
             }
+            None => senseless.push(format!("the driver of {}", name(instance, handle))),
         }
+    }
+    let what = format!("what {} says of it makes no sense", senseless.join(" and "));
+    if !senseless.is_empty() && devices.is_empty() {
+        return Err(GpuError::Broken { api: API, what, help: MEND_DRIVER });
+    }
+    // Devices are listed more than once.
+    static SAID: Once = Once::new();
+    if !senseless.is_empty() {
+        SAID.call_once(|| tracing::warn!("{API}: {what}, so it is left out; {MEND_DRIVER}"));
     }
     if devices.is_empty() {
         return Err(missing("the drivers that were found have no device".into()));
     }
     Ok(devices)
+}
+
+/// What a device is called; vulkano's own copy is not to be had.
+fn name(instance: &Instance, device: vk::PhysicalDevice) -> String {
+    let mut properties = vk::PhysicalDeviceProperties::default();
+    let get = instance.fns().v1_0.get_physical_device_properties;
+    // SAFETY: the handle is this instance's, and there is room.
+    unsafe { get(device, &mut properties) };
+    let name = properties.device_name_as_c_str().map(|name| name.to_string_lossy());
+    match name {
+        Ok(name) if !name.is_empty() => format!("'{name}'"),
+        _ => "a device without a name".to_owned(),
+    }
 }
 
 /// The handles of all devices.

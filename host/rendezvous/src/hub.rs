@@ -7,7 +7,7 @@ use crate::error::{Error, Failure};
 use crate::handshake::{self, Identity};
 use crate::secret::{TAG, random};
 use crate::socket::{Listener, Socket};
-use crate::wire::{self, Down, Hello, Purpose, UP_MAX, Up};
+use crate::wire::{self, Down, Hello, NOTE_MAX, NOTES_MAX, Purpose, UP_MAX, Up};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
@@ -27,6 +27,8 @@ enum Event {
     Turned(String),
     /// A rank gives a blob.
     Blob { connection: u64, rank: u32, round: u32, blob: Vec<u8> },
+    /// A rank says something that belongs to no round.
+    Note { connection: u64, rank: u32, text: Vec<u8> },
     /// A connection has ended.
     Gone { connection: u64, rank: u32 },
     /// A rank's lease has ended, where ranks have such.
@@ -125,6 +127,8 @@ struct Desk {
     refused: Vec<String>,
     round: u32,
     blobs: Vec<Option<Vec<u8>>>,
+    /// Notes that have been passed on since the last round.
+    notes: usize,
 }
 
 impl Desk {
@@ -142,6 +146,7 @@ impl Desk {
             refused: Vec::new(),
             round: 0,
             blobs: vec![None; me.size as usize],
+            notes: 0,
         })
     }
 
@@ -157,6 +162,11 @@ impl Desk {
                 Ok(Event::Blob { connection, rank, round, blob }) => {
                     if self.is_member(connection, rank) {
                         self.blob(rank, round, blob);
+                    }
+                }
+                Ok(Event::Note { connection, rank, text }) => {
+                    if self.is_member(connection, rank) {
+                        self.note(rank, &text);
                     }
                 }
                 Ok(Event::Gone { connection, rank }) => {
@@ -272,7 +282,17 @@ impl Desk {
             let blobs = std::mem::replace(&mut self.blobs, vec![None; self.members.len()]);
             self.deadline = None;
             self.round += 1;
+            self.notes = 0;
             self.tell(&Down::Gathered(blobs.iter().flatten().map(Vec::as_slice).collect()));
+        }
+    }
+
+    /// Passes a note on. What is too much is dropped: nobody depends on a note.
+    fn note(&mut self, rank: u32, text: &[u8]) {
+        if matches!(self.phase, Phase::Complete) && self.notes < NOTES_MAX {
+            self.notes += 1;
+            let text = text.get(..NOTE_MAX).unwrap_or(text);
+            self.tell(&Down::Note { rank, text });
         }
     }
 
@@ -339,12 +359,17 @@ fn absent<T>(slots: &[Option<T>]) -> Vec<u32> {
     (0..).zip(slots).filter(|(_, slot)| slot.is_none()).map(|(rank, _)| rank).collect()
 }
 
-/// Reads a member's blobs until its connection ends.
+/// Reads what a member sends until its connection ends.
 fn read(mut socket: Socket, connection: u64, rank: u32, news: &SyncSender<Event>) {
     while let Ok(bytes) = wire::receive(&mut socket, UP_MAX, None) {
-        let Ok(Up { round, blob }) = wire::decode(&bytes) else { break };
-        let blob = blob.to_vec();
-        if news.send(Event::Blob { connection, rank, round, blob }).is_err() {
+        let event = match wire::decode(&bytes) {
+            Ok(Up::Blob { round, blob }) => {
+                Event::Blob { connection, rank, round, blob: blob.to_vec() }
+            }
+            Ok(Up::Note(text)) => Event::Note { connection, rank, text: text.to_vec() },
+            Err(_) => break,
+        };
+        if news.send(event).is_err() {
             return;
         }
     }

@@ -54,4 +54,4 @@ pub use join::Rendezvous;
 pub use place::boot_id;
 pub use seat::{Launcher, Local, Meet, Seat};
 pub use secret::Secret;
-pub use wire::{BLOB_MAX, RANKS_MAX};
+pub use wire::{BLOB_MAX, NOTE_MAX, RANKS_MAX};

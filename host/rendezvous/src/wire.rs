@@ -16,10 +16,16 @@ pub const RANKS_MAX: usize = 4096;
 /// Longest blob that a rank may give to one round.
 pub const BLOB_MAX: usize = 64 << 10;
 
+/// Longest note, which is cut to this.
+pub const NOTE_MAX: usize = 1 << 10;
+/// Notes that all ranks together may send between two rounds: they wait in the sockets of those who
+/// do not look, and must fit there.
+pub const NOTES_MAX: usize = 32;
+
 /// Says that this is a rendezvous of unisono; never changes.
 const MAGIC: [u8; 8] = *b"unisono\n";
 /// Changes whenever anything below does.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 
 /// Most bytes of a frame before its sender has proved who it is.
 pub const STRANGER_MAX: usize = 1 << 10;
@@ -100,11 +106,16 @@ pub enum Reply {
 
 /// From a rank to rank 0.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Up<'a> {
-    /// Which round, counted from 0.
-    pub round: u32,
-    /// What it gives to it.
-    pub blob: &'a [u8],
+pub enum Up<'a> {
+    /// Its part of a round.
+    Blob {
+        /// Which round, counted from 0.
+        round: u32,
+        /// What it gives to it.
+        blob: &'a [u8],
+    },
+    /// A note, to be passed on at any time.
+    Note(&'a [u8]),
 }
 
 /// From rank 0 to a rank.
@@ -120,6 +131,13 @@ pub enum Down<'a> {
     Gathered(Vec<&'a [u8]>),
     /// The group has failed.
     Failed(Failure),
+    /// A note of a rank, to all, that rank included.
+    Note {
+        /// Whose.
+        rank: u32,
+        /// What it says.
+        text: &'a [u8],
+    },
 }
 
 /// Sends who we are.

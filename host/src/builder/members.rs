@@ -8,7 +8,6 @@ use crate::device::Opened;
 use crate::device::any::AnyDevice;
 use crate::device::dpu::{Taken, calls_of};
 use crate::error::Error;
-use crate::failures::Failures;
 use crate::group::Group;
 use crate::member::seat::Seat;
 use crate::member::{Boards, CALLS_MAX, Member, Parts, Remote, Shared};
@@ -64,7 +63,7 @@ impl GroupBuilder {
         let Links { rows, words, shared, .. } = links;
         let (near, (arena, watch)) = (team.near(), shared.unzip());
         let pool = Pool { devices: open, arena };
-        let (started, failures) = (Instant::now(), Failures::default());
+        let (started, failures) = (Instant::now(), team.failures());
         let shared = Arc::new(Shared {
             options,
             timeout,
@@ -134,9 +133,11 @@ fn about(taken: &[Taken]) -> Boards {
 
 #[cfg(test)]
 mod tests {
+    use super::super::roomy;
     use super::*;
     use crate::Sum;
     use crate::device::any::Broken;
+    use crate::world::World;
 
     /// A device that fails is an error on all ranks, in the driver's words.
     #[test]
@@ -157,5 +158,33 @@ mod tests {
         let want = Err(Error::Device { rank: 1, text });
         assert_eq!(done.map(|_| ()), want);
         assert_eq!(heard.into_inner().expect("no panic"), [want.clone(), want.clone(), want]);
+    }
+
+    /// The same for ranks of other processes, however these are linked.
+    #[test]
+    fn other_processes_hear_what_a_device_says() {
+        for near in [true, false] {
+            let one = |process: usize| {
+                let job = format!("broken-device-{}-{near}", std::process::id());
+                let world = World::builder().rank(process).size(3).job(job).near(near);
+                let world = world.build().expect("all come");
+                let cpu = || Place::Device(AnyDevice::Cpu(CpuDevice::new()), None);
+                let broken = || Place::Device(AnyDevice::Broken(Broken::default()), None);
+                let ranks = vec![if process == 1 { broken() } else { cpu() }, cpu()];
+                let places = Places { ranks, aggregators: Vec::new(), open: Vec::new() };
+                let team = Team::meet(Some(&world), Ok(&places)).expect("all are there");
+                let group = roomy(|| GroupBuilder::new().join(places, &team, 6, None));
+                let mut group = group.flatten().expect("a group");
+                let done = group.run(|m| m.all_reduce(&mut vec![1f32; 100_000], Sum));
+                done.map(|_| ())
+            };
+            let errors: Vec<_> = std::thread::scope(|scope| {
+                let all = [0, 1, 2].map(|process| scope.spawn(move || one(process)));
+                all.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+            });
+            let text = "a card is lost: fell off the bus".to_owned();
+            let want = Err(Error::Device { rank: 2, text });
+            assert_eq!(errors, [want.clone(), want.clone(), want]);
+        }
     }
 }

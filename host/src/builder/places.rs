@@ -2,6 +2,7 @@
 
 use super::On;
 use crate::device::any::AnyDevice;
+use crate::device::catalog::card_of;
 use crate::device::dpu::Taken;
 use crate::device::rates::{self, Rate};
 use crate::device::{DeviceSpec, Dpu, Opened};
@@ -37,7 +38,13 @@ impl Places {
         timeout: Duration,
     ) -> Result<Self, Error> {
         let (mut ranks, mut open): (Vec<_>, Vec<Opened>) = (Vec::new(), Vec::new());
-        for on in named {
+        // All have to be there before the first one is opened: its kernels may take long.
+        let card = |on: &On| match on {
+            On::Named(spec) => card_of(spec),
+            On::Open(_) | On::Board(_) => Ok(None),
+        };
+        let cards = named.iter().map(card).collect::<Result<Vec<_>, _>>()?;
+        for (on, card) in named.into_iter().zip(cards) {
             let opened = match on {
                 On::Board(dpu) => {
                     ranks.push(Place::Board(dpu.take()?));
@@ -49,7 +56,7 @@ impl Places {
                     continue;
                 }
                 On::Open(opened) => Some(opened),
-                On::Named(spec) => Opened::open(&spec)?,
+                On::Named(_) => card.as_ref().map(Opened::of).transpose()?,
             };
             let device = match &opened {
                 Some(opened) => opened.0.device()?,

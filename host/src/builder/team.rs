@@ -3,6 +3,7 @@
 use super::places::Places;
 use crate::device::rates::{self, Rate};
 use crate::error::Error;
+use crate::failures::Failures;
 use crate::member::MEMBERS_MAX;
 use crate::world::World;
 use serde::Serialize;
@@ -96,6 +97,12 @@ impl Team {
     pub fn any(&self, own: bool) -> Result<bool, Error> {
         let Some(world) = &self.world else { return Ok(own) };
         Ok(world.agree(Ok(own))?.contains(&true))
+    }
+
+    /// What passes on the words of devices that fail; once the group is there.
+    pub fn failures(&self) -> Failures {
+        let of = |world| Failures::of(world, self.own_members().collect());
+        self.world.as_ref().map_or_else(Failures::default, of)
     }
 
     /// Are all members in this process?

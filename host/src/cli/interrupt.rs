@@ -17,8 +17,10 @@ pub struct Interrupt {
 
 impl Interrupt {
     /// Catches the signals from now on, but for those that are ignored: whoever started this
-    /// process (nohup, or a shell with a job in the background) wants it to outlive them.
-    pub fn install() -> io::Result<Self> {
+    /// process (nohup, or a shell with a job in the background) wants it to outlive them. The
+    /// second one ends the process on the spot, whatever it does, unless it is `careful`: then
+    /// there are processes or a device that must not be left as they are.
+    pub fn install(careful: bool) -> io::Result<Self> {
         let new = Self { flag: Arc::default(), signal: Arc::default() };
         #[cfg(unix)]
         let signals = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGXCPU];
@@ -27,6 +29,11 @@ impl Interrupt {
         for signal in signals {
             if is_ignored(signal) {
                 continue;
+            }
+            if !careful {
+                // Before the flag is set by the same signal.
+                let code = 128 + signal;
+                flag::register_conditional_shutdown(signal, code, new.flag.clone())?;
             }
             // The number first: whoever sees the flag finds the number.
             flag::register_usize(signal, new.signal.clone(), signal as usize)?;

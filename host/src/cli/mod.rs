@@ -81,6 +81,16 @@ enum Command {
 }
 
 impl Command {
+    /// Does it bring something to an end before it ends? Then it looks at signals all the time.
+    const fn is_careful(&self) -> bool {
+        match self {
+            #[cfg(target_os = "linux")]
+            Self::Launch(_) => true,
+            Self::Flash(_) => true,
+            _ => false,
+        }
+    }
+
     /// What it asks of which API. `verbose`: -v was given.
     fn wanted(&self, verbose: bool) -> Vec<Wanted> {
         match self {
@@ -105,7 +115,7 @@ pub fn main() -> ExitCode {
     // Before signals are caught, so that Ctrl-C ends a driver that hangs.
     let verbose = cli.verbose > 0;
     let out = drivers::check(&cli.command.wanted(verbose));
-    let interrupt = match Interrupt::install() {
+    let interrupt = match Interrupt::install(cli.command.is_careful()) {
         Ok(interrupt) => interrupt,
         Err(error) => return failed(&error.into(), None),
     };

@@ -147,8 +147,17 @@ pub(crate) fn without(api: Api) -> GpuError {
     GpuError::Missing { api: api.name(), what, help }
 }
 
+/// The card of a device; `None` for the CPU and for boards.
+pub(crate) fn card_of(spec: &DeviceSpec) -> Result<Option<Card>, GpuError> {
+    match spec {
+        DeviceSpec::Cpu | DeviceSpec::Auto | DeviceSpec::Dpu(_) => Ok(None),
+        DeviceSpec::Vulkan(which) => select(Api::Vulkan, which).map(Some),
+        DeviceSpec::OpenCl(which) => select(Api::OpenCl, which).map(Some),
+    }
+}
+
 /// The card that is meant; more than one is an error, too.
-pub(crate) fn select(api: Api, which: &Which) -> Result<Card, GpuError> {
+fn select(api: Api, which: &Which) -> Result<Card, GpuError> {
     let cards = cards(api)?;
     let mut fitting = cards.iter().filter(|card| which.is(card));
     if let (Some(card), None) = (fitting.next(), fitting.next()) {

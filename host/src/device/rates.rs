@@ -89,32 +89,37 @@ pub(crate) fn measure(
         dests: &dests,
         finish: Finish::Final { ranks: sources.len() as u32 },
     };
+    // It is over in a moment.
+    let go_on = &|| Ok(());
     // SAFETY: the spans are as long as that, and only this device uses them.
-    let seconds = run(device, JOBS, TIME, &mut |device| unsafe { device.fold(&fold, 0) })?;
+    let seconds = run(device, JOBS, TIME, go_on, &mut |device| unsafe { device.fold(&fold, 0) })?;
     let fold = ((sources.len() - 1) * BYTES) as f64 / seconds;
     if own.shared {
         return Ok(Rate { fold, send: f64::INFINITY });
     }
     let copy = Copy { from: own.start, to: peers.start, bytes: BYTES };
     // SAFETY: as above.
-    let seconds = run(device, JOBS, TIME, &mut |device| unsafe { device.copy(&copy, 0) })?;
+    let seconds = run(device, JOBS, TIME, go_on, &mut |device| unsafe { device.copy(&copy, 0) })?;
     Ok(Rate { fold, send: BYTES as f64 / seconds })
 }
 
 /// Seconds that one job takes when `jobs` are under way at a time; at least twice, and for about
-/// `time`.
+/// `time`. Between jobs `go_on` may end it.
 pub(crate) fn run(
     device: &mut AnyDevice,
     jobs: u32,
     time: Duration,
+    go_on: &dyn Fn() -> Result<(), Error>,
     start: &mut dyn FnMut(&mut AnyDevice) -> Result<(), DeviceError>,
 ) -> Result<f64, Error> {
+    go_on()?;
     // The first one compiles the kernel and touches the memory.
     start(device)?;
     wait(device)?;
     let started = Instant::now();
     let mut done = 0;
     while done < 2 || started.elapsed() < time {
+        go_on()?;
         let mut under_way = 0;
         while under_way < jobs && device.has_room() {
             start(device)?;

@@ -6,6 +6,8 @@ use super::rates::{run, wait};
 use super::store::Opened;
 use crate::error::Error;
 use crate::memory::Block;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use unisono_core::fold::leaf_merges;
 use unisono_core::{DType, Finish, Form, ReduceOp, Scalar, Source};
@@ -21,32 +23,60 @@ pub struct Bench {
     sources: usize,
     bytes: usize,
     time: Duration,
+    interrupt: Option<Arc<AtomicBool>>,
 }
 
 /// Jobs that are measured together: a batch.
 const BATCH: u32 = 16;
+/// Bytes that a batch of several jobs moves at most: a GPU needs few large ones, and software takes
+/// seconds for more.
+const BATCH_BYTES: usize = 4 << 30;
+/// Bytes that are filled at once.
+const PIECE: usize = 64 << 20;
 /// Elements of a fold that is all overhead.
 const SMALL: usize = 256;
 /// Bytes that are normal numbers in every type.
 const FILL: u8 = 0x3c;
 
+/// An error once the flag is true.
+fn go_on(interrupt: Option<&AtomicBool>) -> Result<(), Error> {
+    let stopped = interrupt.is_some_and(|flag| flag.load(Ordering::Relaxed));
+    if stopped { Err(Error::Cancelled(0)) } else { Ok(()) }
+}
+
 impl Bench {
     /// For folds of `sources` tensors of `bytes` bytes each in the device's own memory; each
-    /// measurement takes about `time`.
+    /// measurement takes about `time`. Soon after `interrupt` has become true, everything is
+    /// [`Error::Cancelled`].
     ///
     /// # Errors
     /// [`Error::Gpu`].
-    pub fn new(on: &Opened, sources: u16, bytes: usize, time: Duration) -> Result<Self, Error> {
+    pub fn new(
+        on: &Opened,
+        sources: u16,
+        bytes: usize,
+        time: Duration,
+        interrupt: Option<Arc<AtomicBool>>,
+    ) -> Result<Self, Error> {
         let sources = usize::from(sources.max(1));
         let device = on.0.device()?;
         let own = Block::of(on, (sources + 1) * bytes, Place::Device, &[])?;
         let pinned = Block::of(on, bytes, Place::Pinned, &[])?;
-        for i in 0..=sources {
-            let to = own.start.offset((i * bytes) as u64);
+        let new = Self { device, own, pinned, sources, bytes, time, interrupt };
+        let all = (sources + 1) * bytes;
+        let piece = vec![FILL; PIECE.min(all)];
+        for at in (0..all).step_by(PIECE) {
+            go_on(new.interrupt.as_deref())?;
+            let part = &piece[..piece.len().min(all - at)];
             // SAFETY: within the block, which nobody else has.
-            unsafe { on.0.write(to, &vec![FILL; bytes]) }?;
+            unsafe { on.0.write(new.own.start.offset(at as u64), part) }?;
         }
-        Ok(Self { device, own, pinned, sources, bytes, time })
+        Ok(new)
+    }
+
+    /// Jobs of a batch that move so many bytes each.
+    fn batch(bytes: usize) -> u32 {
+        (BATCH_BYTES / bytes.max(1)).clamp(1, BATCH as usize) as u32
     }
 
     /// A copy within the device's memory.
@@ -82,7 +112,8 @@ impl Bench {
     /// [`Error::Gpu`].
     pub fn fold(&mut self, dtype: DType, op: ReduceOp) -> Result<f64, Error> {
         let (count, time) = (self.bytes / dtype.size(), self.time);
-        self.folds(dtype, op, count, |device, start| run(device, BATCH, time, start))
+        let jobs = Self::batch((self.sources + 1) * self.bytes);
+        self.folds(dtype, op, count, |device, go_on, start| run(device, jobs, time, go_on, start))
     }
 
     /// A tiny fold that is submitted and waited for, and one of many that are submitted together.
@@ -93,8 +124,8 @@ impl Bench {
         let time = self.time;
         let mut trip = |jobs| {
             let small = SMALL.min(self.bytes / 4);
-            self.folds(DType::F32, ReduceOp::Sum, small, |device, start| {
-                run(device, jobs, time, start)
+            self.folds(DType::F32, ReduceOp::Sum, small, |device, go_on, start| {
+                run(device, jobs, time, go_on, start)
             })
         };
         Ok([trip(1)?, trip(BATCH)?])
@@ -106,9 +137,11 @@ impl Bench {
 
     fn copies(&mut self, from: HostPtr, to: HostPtr) -> Result<f64, Error> {
         let work = Copy { from, to, bytes: self.bytes };
-        let time = self.time;
+        let (jobs, time) = (Self::batch(2 * self.bytes), self.time);
+        let stop = self.interrupt.clone();
         // SAFETY: both are blocks of that size, and only this device uses them.
-        run(&mut self.device, BATCH, time, &mut |device| unsafe { device.copy(&work, 0) })
+        let mut start = |device: &mut AnyDevice| unsafe { device.copy(&work, 0) };
+        run(&mut self.device, jobs, time, &|| go_on(stop.as_deref()), &mut start)
     }
 
     fn folds(
@@ -118,6 +151,7 @@ impl Bench {
         count: usize,
         time: impl FnOnce(
             &mut AnyDevice,
+            &dyn Fn() -> Result<(), Error>,
             &mut dyn FnMut(&mut AnyDevice) -> Result<(), DeviceError>,
         ) -> Result<f64, Error>,
     ) -> Result<f64, Error> {
@@ -132,8 +166,10 @@ impl Bench {
         let dests = [self.at(self.sources)];
         let finish = Finish::Final { ranks };
         let work = Fold { dtype, op: Some(op), count, sources: &sources, dests: &dests, finish };
+        let stop = self.interrupt.clone();
         // SAFETY: the spans are as long as that, and only this device uses them.
-        time(&mut self.device, &mut |device| unsafe { device.fold(&work, 0) })
+        let mut start = |device: &mut AnyDevice| unsafe { device.fold(&work, 0) };
+        time(&mut self.device, &|| go_on(stop.as_deref()), &mut start)
     }
 
     /// Time from opening a kernel that was never used to its first result: what the compiler takes.
@@ -142,7 +178,8 @@ impl Bench {
     /// [`Error::Gpu`].
     pub fn first(&mut self, dtype: DType, op: ReduceOp) -> Result<f64, Error> {
         let started = Instant::now();
-        self.folds(dtype, op, SMALL.min(self.bytes / 8), |device, start| {
+        self.folds(dtype, op, SMALL.min(self.bytes / 8), |device, go_on, start| {
+            go_on()?;
             start(device)?;
             wait(device)?;
             Ok(started.elapsed().as_secs_f64())

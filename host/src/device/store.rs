@@ -1,7 +1,7 @@
 //! Open devices and their memory, whatever the API: everything apart from the data path.
 
 use super::any::AnyDevice;
-use super::catalog::{select, usable};
+use super::catalog::{card_of, usable};
 use super::spec::DeviceSpec;
 use std::any::Any;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -121,23 +121,23 @@ impl Opened {
     /// # Errors
     /// [`GpuError`], in the words of loaders and drivers.
     pub fn open(spec: &DeviceSpec) -> Result<Option<Self>, GpuError> {
-        let card = match spec {
-            DeviceSpec::Cpu | DeviceSpec::Auto | DeviceSpec::Dpu(_) => return Ok(None),
-            DeviceSpec::Vulkan(which) => select(Api::Vulkan, which)?,
-            DeviceSpec::OpenCl(which) => select(Api::OpenCl, which)?,
-        };
-        usable(&card)?;
+        card_of(spec)?.map(|card| Self::of(&card)).transpose()
+    }
+
+    /// Opens the device with this card.
+    pub(crate) fn of(card: &Card) -> Result<Self, GpuError> {
+        usable(card)?;
         let (api, index) = (card.api, card.index);
         // Held while a device is opened: two threads that want the same one share it.
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         open.retain(|(.., store)| store.strong_count() > 0);
         let known = open.iter().find(|(a, i, _)| (*a, *i) == (api, index));
         if let Some(store) = known.and_then(|(.., store)| store.upgrade()) {
-            return Ok(Some(Self(store)));
+            return Ok(Self(store));
         }
-        let store = open_card(&card)?;
+        let store = open_card(card)?;
         open.push((api, index, Arc::downgrade(&store)));
-        Ok(Some(Self(store)))
+        Ok(Self(store))
     }
 
     /// A Vulkan device that the caller computes with; its buffers can be tensors

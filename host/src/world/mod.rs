@@ -6,7 +6,8 @@ use crate::error::Error;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::Duration;
 use unisono_rendezvous::{Options, Rendezvous, Route, connect};
 
 pub use builder::WorldBuilder;
@@ -132,6 +133,42 @@ impl World {
             said.map_err(|text| Error::World(format!("process {process}: {text}")))
         };
         all.iter().enumerate().map(one).collect()
+    }
+
+    /// How many rounds are over: the same number in all processes that do the same.
+    pub(crate) fn rounds(&self) -> u32 {
+        self.rendezvous().rounds()
+    }
+
+    /// Tells all processes something, whatever they do; nobody waits for it, and it may be lost.
+    pub(crate) fn note(&self, text: &[u8], patience: Duration) {
+        if let Some(mut rendezvous) = self.idle() {
+            rendezvous.note(text, patience);
+        }
+    }
+
+    /// The first of the notes for which `find` finds something. Waits so long for one more; the
+    /// flag says whether there is any use in asking again.
+    pub(crate) fn heard<T>(
+        &self,
+        patience: Duration,
+        find: impl FnMut(&[u8]) -> Option<T>,
+    ) -> (Option<T>, bool) {
+        let Some(mut rendezvous) = self.idle() else {
+            std::thread::sleep(patience);
+            return (None, true);
+        };
+        let more = rendezvous.listen_for_note(patience);
+        (rendezvous.notes().map(|(_, text)| text).find_map(find), more)
+    }
+
+    /// The rendezvous, unless another thread is in a round.
+    fn idle(&self) -> Option<MutexGuard<'_, Rendezvous>> {
+        match self.rendezvous.try_lock() {
+            Ok(rendezvous) => Some(rendezvous),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     /// Ways to all other processes, with so many streams to those that are not near.

@@ -9,14 +9,14 @@ use tempfile::TempDir;
 use unisono::device::{Api, driver_files};
 
 /// How a run ended.
-struct Ended {
-    code: Option<i32>,
-    out: String,
-    err: String,
+pub struct Ended {
+    pub code: Option<i32>,
+    pub out: String,
+    pub err: String,
 }
 
 /// A place with drivers of an API: those of this machine, and more.
-struct Place {
+pub struct Place {
     folder: TempDir,
     variables: Vec<(&'static str, String)>,
 }
@@ -38,7 +38,7 @@ impl Place {
     }
 
     /// Vulkan's drivers after a manifest with this text.
-    fn vulkan(own: bool, text: &[u8]) -> Self {
+    pub fn vulkan(own: bool, text: &[u8]) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let manifest = folder.path().join("broken.json");
         write(&manifest, text).expect("written");
@@ -49,7 +49,7 @@ impl Place {
     }
 
     /// Runs the tool there; it must leave nothing behind.
-    fn run(&self, args: &[&str]) -> Ended {
+    pub fn run(&self, args: &[&str]) -> Ended {
         let temporary = self.folder.path().join("tmp");
         std::fs::create_dir_all(&temporary).expect("a folder");
         let mut tool = Command::new(env!("CARGO_BIN_EXE_unisono"));
@@ -64,7 +64,7 @@ impl Place {
     }
 
     /// The devices that `--json` lists, by name, and the files of broken drivers with the reason.
-    fn devices(&self) -> (Vec<String>, Vec<(String, String)>) {
+    pub fn devices(&self) -> (Vec<String>, Vec<(String, String)>) {
         let ended = self.run(&["devices", "--json"]);
         assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""));
         let json: Value = serde_json::from_str(&ended.out).expect("JSON");
@@ -78,7 +78,7 @@ impl Place {
     }
 
     /// A small reduction with a rank there.
-    fn reduce(&self, on: &str) -> Ended {
+    pub fn reduce(&self, on: &str) -> Ended {
         let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/digits-mlp");
         let rank = |r: usize| data.join(format!("rank{r}.safetensors")).display().to_string();
         self.run(&["reduce", "--verify", "--on", on, &rank(0), &rank(1), "-o", "sum.st"])
@@ -88,9 +88,14 @@ impl Place {
 /// A library that ends whoever loads it, in this way.
 fn deadly(folder: &Path, way: &str) -> PathBuf {
     let name: String = way.chars().filter(char::is_ascii_alphabetic).collect();
-    let source = folder.join(format!("{name}.c"));
     let head = "#include <stdlib.h>\n#include <unistd.h>\n";
     let code = format!("{head}__attribute__((constructor)) void die(void) {{ {way}; }}\n");
+    compiled(folder, &name, &code)
+}
+
+/// A library of this C code.
+pub fn compiled(folder: &Path, name: &str, code: &str) -> PathBuf {
+    let source = folder.join(format!("{name}.c"));
     write(&source, code).expect("written");
     let library = folder.join(format!("lib{name}.so"));
     let mut compiler = Command::new("cc");
@@ -99,7 +104,7 @@ fn deadly(folder: &Path, way: &str) -> PathBuf {
     library
 }
 
-fn manifest(library: &Path) -> Vec<u8> {
+pub fn manifest(library: &Path) -> Vec<u8> {
     let library = library.display();
     format!(
         r#"{{"file_format_version": "1.0.0",
@@ -140,6 +145,9 @@ fn an_opencl_driver_that_dies_alone() {
         assert!(!seen.iter().any(|on| on.starts_with("opencl")), "{seen:?}");
         assert!(seen.contains(&"vulkan:0".to_owned()), "{seen:?}");
         assert!(broken.len() == 1 && broken[0].1.contains("SIGABRT"), "{broken:?}");
+        // Nobody is sent to the list that is being read.
+        let text = place.run(&["devices"]).out;
+        assert!(text.contains("is left out: ") && !text.contains("`unisono devices`"), "{text}");
         let ended = place.reduce("cpu,opencl:0");
         assert_eq!(ended.code, Some(1));
         let (first, last) = ended.err.split_once('\n').expect("two lines");

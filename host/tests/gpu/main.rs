@@ -9,3 +9,4 @@ mod errors;
 mod gradients;
 mod names;
 mod results;
+mod senseless;

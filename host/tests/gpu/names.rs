@@ -13,8 +13,9 @@ fn tool(args: &[&str], variable: (&str, &str)) -> Output {
 /// The error of a reduction that cannot begin.
 fn refused(on: &str, code: i32, variable: (&str, &str)) -> String {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/digits-mlp");
-    let rank = data.join("rank0.safetensors").display().to_string();
-    let output = tool(&["reduce", "--on", on, &rank, "-o", "sum.st"], variable);
+    let file = data.join("rank0.safetensors").display().to_string();
+    let files = vec![file.as_str(); on.split(',').count()];
+    let output = tool(&[&["reduce", "--on", on, "-o", "sum.st"], &files[..]].concat(), variable);
     let text = String::from_utf8(output.stderr).expect("UTF-8");
     assert_eq!(output.status.code(), Some(code), "{text}");
     text
@@ -62,4 +63,18 @@ fn json_names_arithmetic_for_programs() {
         }
     }
     assert!(seen > 0, "{json}");
+}
+
+/// Before kernels of those that are there are compiled, which takes seconds the first time.
+#[test]
+fn nothing_is_opened_beside_a_device_that_is_not_there() {
+    for on in ["opencl:0,vulkan:99", "vulkan:99,opencl:0", "opencl:0,opencl:no such name"] {
+        let cache = tempfile::tempdir().expect("a folder");
+        let value = cache.path().display().to_string();
+        let text = refused(on, 2, ("POCL_CACHE_DIR", &value));
+        assert!(text.starts_with("error: no ") && text.lines().count() == 1, "{text}");
+        // PoCL keeps kernels in folders.
+        let kept: Vec<_> = cache.path().read_dir().expect("a folder").flatten().collect();
+        assert!(kept.iter().all(|entry| entry.path().is_file()), "{on}: {kept:?}");
+    }
 }

@@ -73,8 +73,8 @@ impl Default for Plan {
     }
 }
 
-/// Runs the whole suite. What tells most comes first, and each part that has passed says so, with
-/// the time it took: a run that is stopped early has told something, too.
+/// Runs the whole suite. What tells most comes first, and each part says when it begins and when it
+/// has passed, with the time it took: a run that is stopped early has told something, too.
 ///
 /// # Panics
 /// If the device does anything wrong.
@@ -86,22 +86,34 @@ pub fn run(harness: &mut impl DeviceHarness, plan: &Plan) {
         eprintln!("suite: {part}: passed in {:.1} s", (now - last).as_secs_f64());
         last = now;
     };
+    let begin = |part: &'static str| {
+        eprintln!("suite: {part}: begun");
+        part
+    };
     let mut shapes = suite::shapes(harness, plan);
+    let part = begin("rules");
     suite::rules(harness);
-    passed("rules");
+    passed(part);
+    let part = begin("copies");
     suite::copies(harness, plan, &shapes);
-    passed("copies");
+    passed(part);
+    let part = begin("all programs");
     suite::programs(harness, plan, &mut shapes, &mut passed);
-    passed("all programs");
+    passed(part);
+    let part = begin("every value of small types");
     suite::every_value(harness, plan, &mut shapes);
-    passed("every value of small types");
+    passed(part);
+    let part = begin("every rounding");
     suite::every_rounding(harness, plan);
-    passed("every rounding");
+    passed(part);
+    let part = begin("lengths");
     suite::lengths(harness, plan, &mut shapes);
-    passed("lengths");
+    passed(part);
+    let part = begin("starts");
     suite::starts(harness, plan, &mut shapes);
-    passed("starts");
+    passed(part);
+    let part = begin("patterns");
     suite::patterns(harness, plan, &mut shapes);
-    passed("patterns");
+    passed(part);
     eprintln!("suite: all passed in {:.1} s", started.elapsed().as_secs_f64());
 }

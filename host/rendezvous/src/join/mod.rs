@@ -1,5 +1,6 @@
 //! A rank's side of the rendezvous.
 
+mod notes;
 mod way;
 
 use crate::error::{Error, Failure, tame};
@@ -10,6 +11,7 @@ use crate::seat::Seat;
 use crate::secret::{Key, Secret};
 use crate::socket::Socket;
 use crate::wire::{self, BLOB_MAX, DOWN_MAX, Down, Up};
+use notes::Notes;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
 use std::net::IpAddr;
@@ -36,6 +38,7 @@ pub struct Rendezvous {
     socket: Socket,
     at: String,
     round: u32,
+    notes: Notes,
     pub(crate) stop: Arc<AtomicBool>,
     // After the socket: the hub hears of this rank's end first.
     _hub: Option<Hub>,
@@ -92,6 +95,7 @@ impl Rendezvous {
             socket,
             at,
             round: 0,
+            notes: Notes::default(),
             stop,
             _hub: hub,
             lease,
@@ -128,7 +132,7 @@ impl Rendezvous {
         if blob.len() > BLOB_MAX {
             return Err(Error::TooLarge { bytes: blob.len(), max: BLOB_MAX });
         }
-        let up = Up { round: self.round, blob };
+        let up = Up::Blob { round: self.round, blob };
         // If it is closed, a reason may still be there to read.
         let sent = wire::send(&mut self.socket, &up);
         // What has begun goes on without a lease.
@@ -167,13 +171,28 @@ impl Rendezvous {
         Err(Error::Group(Failure::Fenced { ranks, why }))
     }
 
+    /// The next message that is no note.
     fn listen(
         &mut self,
         until: Instant,
         lease: impl Fn(&Lease) -> Result<(), Error>,
     ) -> Result<Vec<u8>, Error> {
-        self.wait(until + GRACE, lease)?;
-        let bytes = wire::receive(&mut self.socket, DOWN_MAX, Some(until + GRACE));
+        loop {
+            let bytes = match self.notes.take_early() {
+                Some(early) => early,
+                None => {
+                    self.wait(until + GRACE, &lease)?;
+                    self.receive(until + GRACE)?
+                }
+            };
+            if !self.notes.keep(&bytes) {
+                return Ok(bytes);
+            }
+        }
+    }
+
+    fn receive(&mut self, until: Instant) -> Result<Vec<u8>, Error> {
+        let bytes = wire::receive(&mut self.socket, DOWN_MAX, Some(until));
         bytes.map_err(|error| match error.kind() {
             io::ErrorKind::UnexpectedEof
             | io::ErrorKind::ConnectionReset

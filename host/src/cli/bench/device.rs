@@ -1,6 +1,6 @@
 //! Tensors of the benchmark in memory of the ranks' devices.
 
-use super::run::{Case, Memory, lengths};
+use super::run::{Case, GoOn, Memory, lengths};
 use unisono::{Error, Member, Tensor};
 
 /// One rank's tensors for one row.
@@ -13,18 +13,28 @@ pub struct OnDevice {
 
 impl OnDevice {
     /// As long as the row needs them.
-    pub fn new(member: &Member, case: &Case<'_>, in_place: bool) -> Result<Self, Error> {
+    pub fn new(
+        member: &Member,
+        case: &Case<'_>,
+        in_place: bool,
+        go_on: &GoOn<'_>,
+    ) -> Result<Self, Error> {
+        go_on()?;
         let (input, output, both) = lengths(member, &case.call);
         if in_place {
             return Ok(Self { input: None, output: member.tensor(both)? });
         }
-        Ok(Self { input: Some(member.tensor(input)?), output: member.tensor(output)? })
+        let input = Some(member.tensor(input)?);
+        go_on()?;
+        Ok(Self { input, output: member.tensor(output)? })
     }
 
     /// What the host has.
-    pub fn write(&mut self, memory: &Memory) -> Result<(), Error> {
+    pub fn write(&mut self, memory: &Memory, go_on: &GoOn<'_>) -> Result<(), Error> {
+        go_on()?;
         if let Some(input) = &mut self.input {
             input.write(&memory.input[..input.len()])?;
+            go_on()?;
         }
         self.output.write(&memory.output[..self.output.len()])
     }

@@ -74,7 +74,10 @@ pub fn run(args: &FoldArgs, interrupt: &Interrupt) -> Result<()> {
     let mut dest = Pages::new(bytes, args.huge)?;
     // The first touch is not what is measured.
     dest.fill(0xa5);
-    sources.iter_mut().for_each(|source| source.fill(1));
+    for source in &mut sources {
+        interrupt.check()?;
+        source.fill(1);
+    }
     let from = sources.first().ok_or_else(|| anyhow!("no source"))?;
     let (median, _) = measure(args.budget, || {
         dest.copy_from_slice(from);
@@ -85,8 +88,7 @@ pub fn run(args: &FoldArgs, interrupt: &Interrupt) -> Result<()> {
     let mut folds = Vec::new();
     for dtype in args.datatype.dtypes() {
         for op in args.op.ops(dtype).into_iter().filter(|op| op.supports(dtype)) {
-            interrupt.check()?;
-            folds.push(rate(args, dtype, op, &mut sources, &mut dest, memcpy)?);
+            folds.push(rate(args, dtype, op, &mut sources, &mut dest, memcpy, interrupt)?);
         }
     }
     let wrong: u64 = folds.iter().map(|rate| rate.wrong).sum();
@@ -110,10 +112,12 @@ fn rate(
     sources: &mut [Pages],
     dest: &mut Pages,
     memcpy: f64,
+    interrupt: &Interrupt,
 ) -> Result<Rate> {
     let tables = Tables::all(dtype, &[Some(op)], sources.len())?;
     let tables = tables.first().ok_or_else(|| anyhow!("no data"))?;
     for (rank, source) in sources.iter_mut().enumerate() {
+        interrupt.check()?;
         tables.fill(rank, 0, source);
     }
     let ranks = sources.len() as u32;

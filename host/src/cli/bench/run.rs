@@ -136,6 +136,12 @@ pub struct Memory {
     pub output: Pages,
 }
 
+/// An error once a signal has come.
+pub type GoOn<'a> = dyn Fn() -> Result<(), Error> + 'a;
+
+/// Bytes that are filled between two looks for signals; whole elements of every type.
+const PIECE: usize = 64 << 20;
+
 /// What one rank has measured, out of place and in place: seconds, and wrong elements.
 type Slot = [(Vec<f64>, u64); 2];
 
@@ -241,11 +247,15 @@ impl Sweep<'_> {
         in_place: bool,
     ) -> Result<(Vec<f64>, u64), Error> {
         let args = self.args;
-        let mut device =
-            self.on_device.then(|| OnDevice::new(member, case, in_place)).transpose()?;
+        // A group waits in calls and notices a signal there; one rank alone never waits, and large
+        // tensors take long to fill.
+        let rank = member.rank();
+        let go_on = || self.interrupt.check().map_err(|_| Error::Cancelled(rank));
+        let device = || OnDevice::new(member, case, in_place, &go_on);
+        let mut device = self.on_device.then(device).transpose()?;
         let fill = |member: &Member, memory: &mut Memory, device: &mut Option<OnDevice>| {
-            fill(member, case, memory, in_place);
-            device.as_mut().map_or(Ok(()), |device| device.write(memory))
+            fill(member, case, memory, in_place, &go_on)?;
+            device.as_mut().map_or(Ok(()), |device| device.write(memory, &go_on))
         };
         let calls = |member: &mut Member, memory: &mut Memory, device: &mut _, times| match device {
             Some(device) => OnDevice::calls(device, member, case, times),
@@ -255,8 +265,7 @@ impl Sweep<'_> {
         calls(member, memory, &mut device, args.warmup_iters)?;
         let mut times = Vec::with_capacity(args.samples as usize);
         for _ in 0..args.samples {
-            // A group waits in calls and notices it there; one rank alone never waits.
-            self.interrupt.check().map_err(|_| Error::Cancelled(member.rank()))?;
+            go_on()?;
             // Sums in place grow from call to call: every sample begins with the same data.
             fill(member, memory, &mut device)?;
             member.barrier()?;
@@ -268,10 +277,12 @@ impl Sweep<'_> {
             return Ok((times, 0));
         }
         fill(member, memory, &mut device)?;
+        go_on()?;
         calls(member, memory, &mut device, 1)?;
         if let Some(device) = &device {
             device.read(memory)?;
         }
+        go_on()?;
         let wrong = check::wrong(member, case, memory, in_place)?;
         Ok((times, wrong))
     }
@@ -288,19 +299,33 @@ pub fn lengths(member: &Member, call: &Call) -> (usize, usize, usize) {
 }
 
 /// This rank's data into its input, and garbage into its output.
-fn fill(member: &Member, case: &Case<'_>, memory: &mut Memory, in_place: bool) {
+fn fill(
+    member: &Member,
+    case: &Case<'_>,
+    memory: &mut Memory,
+    in_place: bool,
+    go_on: &GoOn<'_>,
+) -> Result<(), Error> {
     let Case { call, tables, .. } = *case;
     let (rank, ranks) = (member.rank(), member.ranks());
     let (input, output, both) = lengths(member, &call);
     let to = if in_place { both } else { output };
-    memory.output[..to].fill(0xa5);
+    for piece in memory.output[..to].chunks_mut(PIECE) {
+        go_on()?;
+        piece.fill(0xa5);
+    }
     if rank >= ranks {
-        return;
+        return Ok(());
     }
     let first = if call.kind == Kind::AllGather { u64::from(rank) * call.count } else { 0 };
     let start = if in_place { first as usize * call.dtype.size() } else { 0 };
     let to = if in_place { &mut memory.output } else { &mut memory.input };
-    tables.fill(usize::from(rank), first, &mut to[start..start + input]);
+    let firsts = (first..).step_by(PIECE / call.dtype.size());
+    for (piece, first) in to[start..start + input].chunks_mut(PIECE).zip(firsts) {
+        go_on()?;
+        tables.fill(usize::from(rank), first, piece);
+    }
+    Ok(())
 }
 
 /// Nothing but the calls.

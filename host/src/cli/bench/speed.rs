@@ -89,13 +89,13 @@ pub fn run(args: &DeviceArgs, interrupt: &Interrupt) -> Result<()> {
         return Err(Usage(format!("{} is no GPU; `bench fold` is for the CPU", args.device)).into());
     };
     let bytes = usize::try_from(args.bytes.next_multiple_of(64))?;
-    let mut bench = Bench::new(&on, args.sources, bytes, args.budget)?;
+    let stop = Some(interrupt.flag());
+    let mut bench = Bench::new(&on, args.sources, bytes, args.budget, stop)?;
     let gigabytes = |streams: usize, seconds: f64| (streams * bytes) as f64 / seconds / 1e9;
     let copy = gigabytes(2, bench.copy()?);
     let mut folds = Vec::new();
     for dtype in args.datatype.dtypes() {
         for op in args.op.ops(dtype).into_iter().filter(|op| op.supports(dtype)) {
-            interrupt.check()?;
             let first = bench.first(dtype, op)?;
             let rate = gigabytes(usize::from(args.sources) + 1, bench.fold(dtype, op)?);
             let (r#type, op) = (args::nccl_name(dtype), op.name());

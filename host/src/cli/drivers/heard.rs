@@ -16,8 +16,19 @@ const WORDS_MAX: (usize, usize) = (3, 200);
 /// Bytes of a line that are kept.
 const LINE_MAX: usize = 4096;
 
+/// Whether the devices that are wanted are there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Listed {
+    /// All are.
+    Complete,
+    /// One is not, or its name fits several.
+    Incomplete,
+}
+
 /// A line of the child.
 pub enum Line<'a> {
+    /// It knows the devices.
+    Listed(Listed),
     /// A device is being opened.
     Opening(usize, &'a str),
     /// That went well, or gave an error.
@@ -35,6 +46,8 @@ impl fmt::Display for Line<'_> {
         // A library may have left the line open.
         write!(f, "\n{MARK}")?;
         match self {
+            Self::Listed(Listed::Complete) => writeln!(f, "complete"),
+            Self::Listed(Listed::Incomplete) => writeln!(f, "incomplete"),
             Self::Opening(index, name) => writeln!(f, "opening {index} {}", one_line(name)),
             Self::Opened => writeln!(f, "opened"),
             Self::Broken(words) => writeln!(f, "broken {}", one_line(words)),
@@ -82,6 +95,7 @@ pub struct Heard {
     line: Vec<u8>,
     /// The last words of libraries.
     words: Vec<String>,
+    listed: Option<Listed>,
     opening: Option<(usize, String)>,
     broken: Option<String>,
     useless: Vec<(PathBuf, String)>,
@@ -96,6 +110,7 @@ impl Heard {
         Self {
             line: Vec::new(),
             words: Vec::new(),
+            listed: None,
             opening: None,
             broken: None,
             useless: Vec::new(),
@@ -136,6 +151,8 @@ impl Heard {
                 self.opening = index.parse().ok().map(|index| (index, name.to_owned()));
                 self.words.clear();
             }
+            ("complete", _) => self.listed = Some(Listed::Complete),
+            ("incomplete", _) => self.listed = Some(Listed::Incomplete),
             ("opened", _) => self.opening = None,
             ("broken", words) => self.broken = Some(words.to_owned()),
             ("useless", words) => {
@@ -145,6 +162,11 @@ impl Heard {
             ("done", _) => self.done = true,
             _ => {}
         }
+    }
+
+    /// What is known of the devices, once they are listed.
+    pub const fn listed(&self) -> Option<Listed> {
+        self.listed
     }
 
     /// How long the present step has taken, and how long it may.
@@ -210,6 +232,16 @@ mod tests {
         assert_eq!(fault(&said), Fault::Drivers(loading.into()));
         let said = Line::Broken("it cannot be read").to_string();
         assert_eq!(fault(&said), Fault::Drivers("it cannot be read".into()));
+    }
+
+    #[test]
+    fn it_says_whether_devices_are_there() {
+        for listed in [Listed::Complete, Listed::Incomplete] {
+            let mut heard = Heard::new();
+            assert_eq!(heard.listed(), None);
+            heard.hear(format!("a library{}", Line::Listed(listed)).as_bytes());
+            assert_eq!(heard.listed(), Some(listed));
+        }
     }
 
     #[test]

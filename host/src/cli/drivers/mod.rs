@@ -5,9 +5,9 @@
 //! opened and its kernels are compiled. So the tool first does both in a child process (`trial`),
 //! which is itself with a command that is not in the help. It opens the devices that the command
 //! asks for (`wanted`), with the self-test of each. A device at which it dies is left out, and the
-//! next child does without it. If a child dies before, each driver gets one of its own, and the
-//! loader is told to use those whose child lives (`only`). Commands that name no GPU do none of it:
-//! they load no driver at all.
+//! next child does without it. If one that is named is not there, none is opened. If a child dies
+//! before, each driver gets one of its own, and the loader is told to use those whose child lives
+//! (`only`). Commands that name no GPU do none of it: they load no driver at all.
 
 mod heard;
 mod only;
@@ -72,11 +72,14 @@ impl LeftOut {
 /// the process has one thread.
 pub fn check(wanted: &[Wanted]) -> LeftOut {
     // Side by side: drivers take their time.
-    let trials: Vec<_> =
+    let mut trials: Vec<_> =
         wanted.iter().map(|wanted| (wanted, Trial::start(wanted, None, &[]))).collect();
     let (mut out, mut limits) = (LeftOut::default(), Vec::new());
+    // The command will end with an error then, whatever else can be opened.
+    let mut in_vain = false;
+    trials.iter_mut().for_each(|(_, trial)| in_vain |= trial.list());
     for (wanted, trial) in trials {
-        limits.extend(settle(wanted, trial, &mut out));
+        limits.extend(settle(wanted, trial, &mut in_vain, &mut out));
     }
     for limit in &limits {
         limit.set();
@@ -88,11 +91,20 @@ pub fn check(wanted: &[Wanted]) -> LeftOut {
 }
 
 /// Tries again without what is broken, until a child lives. Returns the drivers that are left if
-/// the loader has to be told.
-fn settle(wanted: &Wanted, mut trial: Trial, out: &mut LeftOut) -> Option<Only> {
+/// the loader has to be told. `in_vain`: a device that is wanted is not there, so none is opened.
+fn settle(
+    wanted: &Wanted,
+    mut trial: Trial,
+    in_vain: &mut bool,
+    out: &mut LeftOut,
+) -> Option<Only> {
     let api = wanted.api;
     let (mut only, mut without) = (None, Vec::new());
     loop {
+        if *in_vain && trial.has_listed() {
+            trial.give_up();
+            return only;
+        }
         match trial.end() {
             Ok(useless) => {
                 let name = |(file, why)| Broken { api: api.name(), driver: Some(file), why };
@@ -111,7 +123,7 @@ fn settle(wanted: &Wanted, mut trial: Trial, out: &mut LeftOut) -> Option<Only> 
                         out.broken.push(Broken { api: api.name(), driver: None, why });
                     }
                     let what = "none of its drivers can be used".to_owned();
-                    let help = "`unisono devices` says why";
+                    let help = "mend or remove those that are left out";
                     rule_out(api, GpuError::Broken { api: api.name(), what, help });
                     return None;
                 }
@@ -119,6 +131,7 @@ fn settle(wanted: &Wanted, mut trial: Trial, out: &mut LeftOut) -> Option<Only> 
             }
         }
         trial = Trial::start(wanted, only.as_ref(), &without);
+        *in_vain |= trial.list();
     }
 }
 

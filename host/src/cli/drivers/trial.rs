@@ -1,6 +1,6 @@
 //! The child process in which drivers are tried.
 
-use super::heard::{Fault, Heard, Line};
+use super::heard::{Fault, Heard, Line, Listed};
 use super::{Only, Open, Wanted};
 use clap::ValueEnum;
 use std::io::{PipeReader, Read, Write};
@@ -40,7 +40,23 @@ enum Name {
 
 /// A child that loads drivers and opens devices, and what it says.
 #[derive(Debug)]
-pub struct Trial(Option<(Child, PipeReader)>);
+pub struct Trial(Option<Running>);
+
+#[derive(Debug)]
+struct Running {
+    child: Child,
+    words: PipeReader,
+    heard: Heard,
+    /// The user has been told that it takes long.
+    told: bool,
+}
+
+/// How far a child is.
+enum Step {
+    GoesOn,
+    Ended(ExitStatus),
+    Hangs,
+}
 
 impl Trial {
     /// Starts it. If the system refuses, drivers are not tried.
@@ -55,9 +71,32 @@ impl Trial {
             command.envs(only.into_iter().flat_map(Only::variables));
             // What a library says while it dies may be the reason.
             command.stdin(Stdio::null()).stdout(end.try_clone()?).stderr(end);
-            Ok((command.spawn()?, words))
+            let child = command.spawn()?;
+            Ok(Running { child, words, heard: Heard::new(), told: false })
         });
         Self(started.inspect_err(|e| tracing::debug!("drivers are not tried first: {e}")).ok())
+    }
+
+    /// Waits until it has listed its API's devices, unless that fails. Is one that is wanted not
+    /// among them?
+    pub fn list(&mut self) -> bool {
+        let Some(running) = &mut self.0 else { return false };
+        while running.heard.listed().is_none() && matches!(running.step(), Ok(Step::GoesOn)) {
+            std::thread::sleep(PERIOD);
+        }
+        running.heard.listed() == Some(Listed::Incomplete)
+    }
+
+    /// Has it listed devices? All that is left is to open them.
+    pub fn has_listed(&self) -> bool {
+        self.0.as_ref().is_some_and(|running| running.heard.listed().is_some())
+    }
+
+    /// Ends it: nobody wants to know more.
+    pub fn give_up(self) {
+        if let Some(mut running) = self.0 {
+            running.kill();
+        }
     }
 
     /// Waits for its end. Returns the files of drivers whose libraries do not load, and why.
@@ -65,53 +104,55 @@ impl Trial {
     /// # Errors
     /// What is wrong with the drivers or with a device.
     pub fn end(self) -> Result<Vec<(PathBuf, String)>, Fault> {
-        let Some((mut child, mut words)) = self.0 else { return Ok(Vec::new()) };
-        let mut heard = Heard::new();
-        match wait(&mut child, &mut words, &mut heard) {
-            Ok(status) => {
-                drain(&mut words, &mut heard);
-                heard.end(status)
-            }
-            Err(error) => {
-                tracing::debug!("drivers are not tried first: {error}");
-                Ok(Vec::new())
+        let Some(mut running) = self.0 else { return Ok(Vec::new()) };
+        loop {
+            match running.step() {
+                Ok(Step::GoesOn) => std::thread::sleep(PERIOD),
+                Ok(Step::Ended(status)) => return running.heard.end(Some(status)),
+                Ok(Step::Hangs) => {
+                    running.kill();
+                    return running.heard.end(None);
+                }
+                Err(error) => {
+                    tracing::debug!("drivers are not tried first: {error}");
+                    return Ok(Vec::new());
+                }
             }
         }
     }
 }
 
-/// Listens until the child ends. `None`: it hung, and was ended.
-fn wait(
-    child: &mut Child,
-    words: &mut PipeReader,
-    heard: &mut Heard,
-) -> std::io::Result<Option<ExitStatus>> {
-    let mut told = false;
-    loop {
-        if let Some(status) = child.try_wait()? {
-            return Ok(Some(status));
+impl Running {
+    /// Hears what it says meanwhile.
+    fn step(&mut self) -> std::io::Result<Step> {
+        let ended = self.child.try_wait()?;
+        self.drain();
+        if let Some(status) = ended {
+            return Ok(Step::Ended(status));
         }
-        drain(words, heard);
-        let (time, patience) = heard.times();
+        let (time, patience) = self.heard.times();
         if time > patience {
-            // It may have ended by itself just now.
-            let (_, _) = (child.kill(), child.wait());
-            return Ok(None);
+            return Ok(Step::Hangs);
         }
-        if !told && time > patience / SILENCE {
+        if !self.told && time > patience / SILENCE {
             tracing::warn!("a GPU driver takes long to start; it gets {patience:?}");
-            told = true;
+            self.told = true;
         }
-        std::thread::sleep(PERIOD);
+        Ok(Step::GoesOn)
     }
-}
 
-/// Hears what has been said. Programs that a library has started may keep the pipe open, so
-/// nothing is waited for.
-fn drain(words: &mut PipeReader, heard: &mut Heard) {
-    let mut bytes = [0; 4096];
-    while let Ok(count @ 1..) = words.read(&mut bytes) {
-        heard.hear(&bytes[..count]);
+    /// Hears what has been said. Programs that a library has started may keep the pipe open, so
+    /// nothing is waited for.
+    fn drain(&mut self) {
+        let mut bytes = [0; 4096];
+        while let Ok(count @ 1..) = self.words.read(&mut bytes) {
+            self.heard.hear(&bytes[..count]);
+        }
+    }
+
+    fn kill(&mut self) {
+        // It may have ended by itself just now.
+        let (_, _) = (self.child.kill(), self.child.wait());
     }
 }
 
@@ -146,7 +187,11 @@ pub fn load(args: &TrialArgs) -> ExitCode {
         }
     }
     let open = if args.open_all { Open::All } else { Open::These(args.open.clone()) };
-    for card in catalog.devices.iter().flatten() {
+    let cards = || catalog.devices.iter().flatten();
+    let complete = open.is_in(cards());
+    say(&Line::Listed(if complete { Listed::Complete } else { Listed::Incomplete }));
+    // Otherwise the command ends before it opens one.
+    for card in cards().filter(|_| complete) {
         if open.takes(card) && !args.without.contains(&card.index) {
             say(&Line::Opening(card.index, &card.name));
             try_device(card);

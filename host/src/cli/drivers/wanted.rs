@@ -53,6 +53,19 @@ impl Open {
     }
 }
 
+impl Open {
+    /// Is each device that is named one of these?
+    pub fn is_in<'a>(&self, cards: impl Iterator<Item = &'a Card> + Clone) -> bool {
+        let Self::These(specs) = self else { return true };
+        specs.iter().all(|spec| match spec {
+            DeviceSpec::Vulkan(which) | DeviceSpec::OpenCl(which) => {
+                cards.clone().filter(|card| which.is(card)).count() == 1
+            }
+            DeviceSpec::Auto | DeviceSpec::Cpu | DeviceSpec::Dpu(_) => true,
+        })
+    }
+}
+
 /// Is an API asked for this device?
 fn asks(spec: &DeviceSpec, api: Api) -> bool {
     match spec {

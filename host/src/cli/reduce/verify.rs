@@ -243,7 +243,7 @@ mod tests {
         let args = Line::try_parse_from(line)?.args;
         let inputs = input::open_all(&args.files)?;
         let buckets = Buckets::new(&inputs[0], args.bucket);
-        let interrupt = Interrupt::install()?;
+        let interrupt = Interrupt::install(false)?;
         let progress = Progress::new(0);
         let ranks = Ranks::cpus(inputs.len());
         let job = Job::alone(inputs.len());

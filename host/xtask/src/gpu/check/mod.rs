@@ -14,6 +14,7 @@
 mod job;
 mod pack;
 mod rates;
+mod report;
 
 use crate::project::Project;
 use anyhow::{Context, Result, bail};
@@ -279,7 +280,7 @@ impl Check<'_> {
             done.map(|done| done.what.as_str()).collect::<Vec<_>>().join("; ")
         };
         let failed = named(|outcome| matches!(outcome, Outcome::Failed(_)));
-        let cut = named(|outcome| matches!(outcome, Outcome::Stopped | Outcome::NotRun));
+        let cut = self.done.iter().filter_map(Done::cut).collect::<Vec<_>>().join("; ");
         match (failed.is_empty(), cut.is_empty()) {
             (true, true) => {
                 println!("\nall {} checks passed", self.done.len());
@@ -294,26 +295,6 @@ impl Check<'_> {
 
 /// Lines of a failed suite that are shown.
 const LAST: usize = 30;
-
-impl Done {
-    /// What and how, in a line; of a suite also what has passed.
-    fn line(&self) -> String {
-        let how = match &self.outcome {
-            Outcome::Passed => "passed".to_owned(),
-            Outcome::Failed(how) => format!("FAILED ({how})"),
-            Outcome::Stopped => "STOPPED, its time was over".to_owned(),
-            Outcome::NotRun => "NOT RUN, there was no time left".to_owned(),
-        };
-        let parts = self.lines.iter().filter_map(|line| line.strip_prefix("suite: "));
-        let passed: Vec<&str> =
-            parts.filter_map(|part| part.split_once(": passed")).map(|(part, _)| part).collect();
-        let mut line = format!("{:58} {how}, {:.1} s", self.what, self.seconds);
-        if self.outcome != Outcome::Passed && !passed.is_empty() {
-            line += &format!("; passed: {}", passed.join(", "));
-        }
-        line
-    }
-}
 
 /// What `unisono devices --json` lists, each device through each API.
 fn seen(json: &str) -> Result<Vec<Seen>> {
@@ -345,14 +326,5 @@ mod tests {
         let want = [("vulkan:0", false), ("opencl:1", false), ("vulkan:2", true)];
         assert_eq!(seen, want.map(|(on, software)| (on.to_owned(), software)));
         assert!(super::seen("{}").is_err());
-    }
-
-    #[test]
-    fn a_stopped_suite_tells_what_has_passed() {
-        let lines = ["suite: rules: passed in 0.1 s", "noise", "suite: copies: passed in 0.2 s"];
-        let lines = lines.map(str::to_owned).into();
-        let (what, out, seconds) = ("a suite".to_owned(), String::new(), 3.0);
-        let done = Done { what, outcome: Outcome::Stopped, seconds, out, lines };
-        assert!(done.line().ends_with("its time was over, 3.0 s; passed: rules, copies"));
     }
 }
