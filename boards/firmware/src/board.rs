@@ -82,8 +82,9 @@ pub struct Descr {
     pub rates: Rates,
 }
 
-/// Names the board that an image is for, so that a host refuses it for another one: the name of its
-/// folder, in a section of the ELF file that is not loaded. For the image's own crate.
+/// Names the board that an image is for, the name of its folder, and the version of the messages
+/// that it speaks, so that a host refuses it for another board or version: in sections of the ELF
+/// file that are not loaded. For the image's own crate.
 #[macro_export]
 macro_rules! image_for {
     ($board:literal) => {
@@ -91,6 +92,12 @@ macro_rules! image_for {
             ".pushsection .unisono.board,\"\",%progbits",
             concat!(".ascii \"", $board, "\""),
             ".popsection",
+            ".pushsection .unisono.abi,\"\",%progbits",
+            // Little-endian, whatever the CPU is.
+            ".byte {low}, {high}",
+            ".popsection",
+            low = const $crate::ABI & 0xff,
+            high = const $crate::ABI >> 8,
         );
     };
 }

@@ -45,3 +45,4 @@ pub use log::panicked;
 pub use member::Member;
 pub use rate::Rates;
 pub use signals::Signals;
+pub use unisono_core::wire::board::ABI;

@@ -139,10 +139,17 @@ impl Machine {
         &Self::LINUX_AARCH64,
     ];
 
-    /// The machine of this name.
+    /// The machine of this name; `_` in it is `-`, as in names of images.
     #[must_use]
     pub fn named(name: &str) -> Option<&'static Self> {
+        let name = name.replace('_', "-");
         Self::ALL.into_iter().find(|machine| machine.name == name)
+    }
+
+    /// The board that its images are for, as it is written everywhere: files have `_` for `-`.
+    #[must_use]
+    pub fn board(&self) -> String {
+        self.image.replace('_', "-")
     }
 
     /// Do calls and log go through a window of memory?

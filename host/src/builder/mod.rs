@@ -168,7 +168,8 @@ impl GroupBuilder {
         self
     }
 
-    /// How long a call may go without any progress before it is given up on all ranks.
+    /// How long a call may go without any progress before it is given up on all ranks, and how long
+    /// each answer of a board may take, also while it is started or attached to.
     #[must_use]
     pub const fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;

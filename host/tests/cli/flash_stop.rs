@@ -97,6 +97,29 @@ fn a_mute_machine_ends_with_the_tool() {
     assert_eq!(names(&folder.path().join("tmp")), [""; 0]);
 }
 
+/// Ctrl-C at a terminal goes to all that belong to the tool, but its machine is not among them: the
+/// tool ends it, and does not take its end for a fault.
+#[test]
+fn a_machine_does_not_hear_the_terminal() {
+    let script = "[ \"$1\" = --version ] && exit; echo $$ > pids.part; mv pids.part pids; \
+                  exec sleep 1000";
+    let folder = desk("qemu-system-aarch64", script, "qemu_virt_aarch64");
+    let (child, pids) = start(folder.path(), &["--to", "qemu:aarch64"]);
+    let group = |pid: &str| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("it runs");
+        // Behind the name: state, parent, group.
+        let (_, rest) = stat.rsplit_once(") ").expect("a name");
+        rest.split(' ').nth(2).expect("a group").to_owned()
+    };
+    assert_eq!(group(&pids[0]), pids[0]);
+    assert_ne!(group(&child.id().to_string()), pids[0]);
+    signal(&child, "INT");
+    let (ended, error) = ended(child);
+    assert_eq!(ended, Some(130), "{error}");
+    assert!(error.contains("interrupted"), "{error}");
+    all_end(&pids);
+}
+
 /// What is left by one that was killed goes with the next one.
 #[test]
 fn the_next_one_removes_what_is_left() {
@@ -109,7 +132,9 @@ fn the_next_one_removes_what_is_left() {
     signal(&child, "KILL");
     assert_eq!(ended(child), (None, String::new()));
     assert_eq!(names(&tmp), left);
-    let kill = Command::new("kill").args(&pids).status();
+    // The system ends the program; what that has started is its own.
+    all_end(&pids[..1]);
+    let kill = Command::new("kill").args(&pids[1..]).status();
     assert!(kill.is_ok_and(|status| status.success()), "{pids:?}");
     let (child, _) = start(path, &["--to", "ssh:h"]);
     let new = names(&tmp);
