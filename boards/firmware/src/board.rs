@@ -53,6 +53,13 @@ pub trait Board {
     /// Tensor memory for the role of a rank: address and bytes.
     fn memory(&self) -> (HostPtr, u32);
 
+    /// Is there something on the line that the host has not taken yet, or, if the board is `busy`
+    /// with calls, on a link that shares its attention pin with the line? A line of which that
+    /// cannot be told has nothing.
+    fn has_posted(&mut self, _busy: bool) -> bool {
+        false
+    }
+
     /// Has the host cut the line? Then the member leaves its group and asks for the next line
     /// ([`Board::renew`]). Wires are never cut.
     fn is_cut(&self) -> bool {
