@@ -96,7 +96,7 @@ mod tests {
     fn it_rests_longer_for_a_host_that_rings_as_long_as_it_does() {
         let asked = std::rc::Rc::default();
         let mut backoff = Backoff::new(Asked(std::rc::Rc::clone(&asked)));
-        let mut longest = |backoff: &mut Backoff<Asked>| {
+        let longest = |backoff: &mut Backoff<Asked>| {
             (0..SPINS + 20).for_each(|_| backoff.wait());
             asked.borrow().last().copied()
         };
