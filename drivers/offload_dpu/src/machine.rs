@@ -1,6 +1,7 @@
 //! Machines that can be started here.
 
 use crate::error::Problem;
+use crate::process::lead;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -180,6 +181,8 @@ impl Machine {
     #[must_use]
     pub fn is_here(&self) -> bool {
         let mut command = Command::new(self.program);
+        // Ctrl-C would make it a program that does not start.
+        lead(&mut command);
         command.arg("--version").stdout(std::process::Stdio::null());
         command.stderr(std::process::Stdio::null()).status().is_ok_and(|s| s.success())
     }

@@ -59,13 +59,13 @@ impl Drop for Process {
 /// Puts it into a process group of its own: Ctrl-C at a terminal reaches this process alone, which
 /// then ends the machine and says that it was interrupted, and not that its board is gone.
 #[cfg(unix)]
-fn lead(command: &mut Command) {
+pub fn lead(command: &mut Command) {
     std::os::unix::process::CommandExt::process_group(command, 0);
 }
 
 /// Other systems have no such groups.
 #[cfg(not(unix))]
-const fn lead(_: &mut Command) {}
+pub const fn lead(_: &mut Command) {}
 
 /// Has the system end the program with its parent, the thread that starts it: one that is killed
 /// cannot do it.

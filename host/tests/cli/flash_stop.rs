@@ -101,18 +101,18 @@ fn a_mute_machine_ends_with_the_tool() {
 /// tool ends it, and does not take its end for a fault.
 #[test]
 fn a_machine_does_not_hear_the_terminal() {
-    let script = "[ \"$1\" = --version ] && exit; echo $$ > pids.part; mv pids.part pids; \
+    let script = "read -r _ _ _ _ group _ < /proc/$$/stat; echo \"$group\" >> groups; \
+                  [ \"$1\" = --version ] && exit; echo $$ > pids.part; mv pids.part pids; \
                   exec sleep 1000";
     let folder = desk("qemu-system-aarch64", script, "qemu_virt_aarch64");
     let (child, pids) = start(folder.path(), &["--to", "qemu:aarch64"]);
-    let group = |pid: &str| {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("it runs");
-        // Behind the name: state, parent, group.
-        let (_, rest) = stat.rsplit_once(") ").expect("a name");
-        rest.split(' ').nth(2).expect("a group").to_owned()
-    };
-    assert_eq!(group(&pids[0]), pids[0]);
-    assert_ne!(group(&child.id().to_string()), pids[0]);
+    // Of the machine, and before it of its program, which is asked whether it starts.
+    let groups = fs::read_to_string(folder.path().join("groups")).expect("a file");
+    let groups: Vec<&str> = groups.lines().collect();
+    let stat = fs::read_to_string(format!("/proc/{}/stat", child.id())).expect("it runs");
+    let own = stat.split(' ').nth(4).expect("a group");
+    assert_eq!((groups.len(), groups[1]), (2, &*pids[0]));
+    assert!(!groups.contains(&own), "{groups:?}");
     signal(&child, "INT");
     let (ended, error) = ended(child);
     assert_eq!(ended, Some(130), "{error}");
