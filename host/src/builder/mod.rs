@@ -176,7 +176,7 @@ impl GroupBuilder {
         self
     }
 
-    /// A flag that gives calls up: once it is true, whoever waits in a call cancels it on all ranks
+    /// A flag that gives calls up, and boards that are starting: once it is true, whoever waits in a call cancels it on all ranks
     /// ([`Error::Cancelled`]). For signal handlers and cancel buttons.
     #[must_use]
     pub fn interrupt(mut self, flag: Arc<AtomicBool>) -> Self {
@@ -259,7 +259,8 @@ impl GroupBuilder {
         }
         // What can be known before boards start, which takes seconds.
         let members = if self.world.is_none() { self.counted(&named)? } else { 0 };
-        Places::open(named, &self.aggregators, members, self.timeout)
+        let stop = self.interrupt.clone().unwrap_or_default();
+        Places::open(named, &self.aggregators, members, self.timeout, &stop)
     }
 
     /// How many boards there are, with data or without.

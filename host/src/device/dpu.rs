@@ -6,11 +6,14 @@ use crate::member::CALLS_MAX;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use unisono_core::wire::board::Identity;
 use unisono_gpu::Pci;
-use unisono_offload_dpu::{AnyBoard, Attach, Board, BoardError, Machine, Place, Setup, start};
+use unisono_offload_dpu::{
+    AnyBoard, Attach, Board, BoardError, Machine, Place, Setup, start_unless,
+};
 
 /// The folder of images that is looked into first.
 const IMAGES: &str = "UNISONO_BOARDS";
@@ -150,17 +153,31 @@ impl Dpu {
     /// [`Error::Board`]: there is no image, no emulator, no such window, or the board does not
     /// answer.
     pub fn start(spec: &DpuSpec, members: u16, timeout: Duration) -> Result<Self, Error> {
+        Self::start_unless(&Arc::default(), spec, members, timeout)
+    }
+
+    /// The same; once `stop` is set, nothing is waited for any more.
+    ///
+    /// # Errors
+    /// As for [`Dpu::start`], and [`Error::Board`] if it was stopped.
+    pub fn start_unless(
+        stop: &Arc<AtomicBool>,
+        spec: &DpuSpec,
+        members: u16,
+        timeout: Duration,
+    ) -> Result<Self, Error> {
         let memory = if spec.role == DpuRole::Rank { MEMORY } else { 0 };
         let silence = (timeout / 2).clamp(SILENCE[0], SILENCE[1]);
         let setup = Setup { peers: members, memory, patience: timeout, silence };
-        let attached = |place, about| attach(&spec.place, place, setup).map(|board| (board, about));
+        let attached =
+            |place, about| attach(stop, &spec.place, place, setup).map(|board| (board, about));
         let (board, about) = match &spec.place {
             DpuPlace::Machine(name) => {
                 let machine = Machine::named(name);
                 let machine =
                     machine.ok_or_else(|| Error::Board(format!("there is no board {name}")))?;
                 let image = image(machine).map_err(Error::Board)?;
-                (start(machine, &image, setup)?, machine.about)
+                (start_unless(stop, machine, &image, setup)?, machine.about)
             }
             DpuPlace::Pci(pci) => {
                 let sysfs = std::env::var_os(SYSFS).unwrap_or_else(|| "/sys".into()).into();
@@ -286,11 +303,16 @@ pub const fn attachable() -> [(&'static str, &'static str); 2] {
     [("dpu:pci:ADDRESS", CARD), ("dpu:file:PATH", SHARED)]
 }
 
-fn attach(name: &DpuPlace, place: Place, setup: Setup) -> Result<Box<dyn AnyBoard>, BoardError> {
+fn attach(
+    stop: &Arc<AtomicBool>,
+    name: &DpuPlace,
+    place: Place,
+    setup: Setup,
+) -> Result<Box<dyn AnyBoard>, BoardError> {
     let Setup { peers, memory, patience, silence } = setup;
     let name = name.to_string();
-    let images = folders();
-    let attach = Attach { name, place, peers, memory, patience, silence, images };
+    let (stop, images) = (stop.clone(), folders());
+    let attach = Attach { name, place, peers, memory, patience, silence, stop, images };
     Ok(Box::new(Board::attach(&attach)?))
 }
 

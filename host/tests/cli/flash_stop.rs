@@ -143,3 +143,27 @@ fn the_next_one_removes_what_is_left() {
     assert_eq!(ended(child).0, Some(130));
     assert_eq!(names(&tmp), [""; 0]);
 }
+
+/// So does one that `reduce` starts, without waiting for the time limit.
+#[test]
+fn a_mute_board_of_a_group_ends_with_the_tool() {
+    let folder = folder();
+    let path = folder.path();
+    fs::File::create(path.join("window")).expect("a file").set_len(8 << 20).expect("room");
+    let mut run = command(path, &[]);
+    run.args(["bench", "all_reduce", "--on", "cpu,cpu,dpu:file:window", "--timeout", "1h"]);
+    let child = run.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the tool");
+    // It has the window open.
+    let opens = || {
+        let open = fs::read_dir(format!("/proc/{}/fd", child.id())).expect("it runs").flatten();
+        let mut paths = open.filter_map(|fd| fs::read_link(fd.path()).ok());
+        paths.any(|file| file.ends_with("window"))
+    };
+    let started = Instant::now();
+    while !opens() {
+        assert!(started.elapsed() < Duration::from_secs(20), "it opens no window");
+        sleep(Duration::from_millis(5));
+    }
+    signal(&child, "INT");
+    assert_eq!(ended(child), (Some(130), "error: interrupted\n".to_owned()));
+}
