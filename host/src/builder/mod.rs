@@ -176,8 +176,9 @@ impl GroupBuilder {
         self
     }
 
-    /// A flag that gives calls up, and boards that are starting: once it is true, whoever waits in a call cancels it on all ranks
-    /// ([`Error::Cancelled`]). For signal handlers and cancel buttons.
+    /// A flag that gives calls up: once it is true, whoever waits in a call cancels it on all ranks
+    /// ([`Error::Cancelled`]), and boards that are starting are not waited for. For signal handlers
+    /// and cancel buttons.
     #[must_use]
     pub fn interrupt(mut self, flag: Arc<AtomicBool>) -> Self {
         self.interrupt = Some(flag);
