@@ -68,6 +68,27 @@ impl Limits {
         self.ranks || schedule.members(ranks) > ranks
     }
 
+    /// Why a chunk of so many elements does not reach a board, if it does not.
+    fn too_large(
+        &self,
+        schedule: &Schedule,
+        (dtype, op): (DType, Option<ReduceOp>),
+        elements: u64,
+    ) -> Option<String> {
+        use Schedule::{Direct, OneShot, Star};
+        // These send the tensors' own elements, others sums of them, which may be wider.
+        let plain = op.is_none() || matches!(schedule, Direct(_) | OneShot | Star(_));
+        let size = if plain { dtype.size() } else { dtype.acc().size() } as u64;
+        let bytes = elements.saturating_mul(size);
+        (bytes > self.payload).then(|| {
+            format!(
+                ": a chunk of {elements} elements has {bytes} bytes, and the links of a board of \
+                 the group carry at most {}",
+                self.payload
+            )
+        })
+    }
+
     /// Elements of a chunk of which some fit the slots.
     fn chunk(&self, ranks: u16, dtype: DType) -> u64 {
         // A fold in canonical order has as many values waiting as its tree is deep, and two more.
@@ -191,6 +212,12 @@ impl PlanOptions {
             return Err(refused(format!(
                 ": a board of the group does not reduce {dtype} like that"
             )));
+        }
+        let large = boards
+            .zip(self.chunk)
+            .and_then(|(boards, chunk)| boards.too_large(&schedule, (dtype, op), chunk.min(count)));
+        if let Some(why) = large {
+            return Err(refused(why));
         }
         let chunk = self.chunk.unwrap_or_else(|| {
             let size = dtype.size() as u64;

@@ -9,6 +9,7 @@ use linux_raw_sys::general::{
     __NR_write, __kernel_timespec, AT_FDCWD, CLOCK_MONOTONIC, MAP_SHARED, O_CLOEXEC, O_RDWR,
     PROT_READ, PROT_WRITE, SEEK_END,
 };
+use spin::Once;
 use unisono_core::time::Instant;
 use unisono_link_window::Window;
 
@@ -38,6 +39,8 @@ macro_rules! start_with {
         );
 
         extern "C" fn main(stack: *const usize) -> ! {
+            // Time begins.
+            $crate::sys::now();
             // SAFETY: the entry's stack pointer, as the kernel has set it.
             let $path = unsafe { $crate::sys::first_argument(stack) };
             $run
@@ -105,14 +108,22 @@ pub fn map(path: &CStr) -> Result<Window, Errno> {
     Ok(unsafe { Window::new(base, bytes) })
 }
 
-/// Time since the machine was switched on.
-#[must_use]
+/// What the clock said when this was first called, which is when the program began.
+static BEGUN: Once<u64> = Once::new();
+
+/// Time since the program began.
 pub fn now() -> Instant {
+    let nanos = clock();
+    Instant::from_nanos(nanos.wrapping_sub(*BEGUN.call_once(|| nanos)))
+}
+
+/// Nanoseconds since the machine was switched on.
+fn clock() -> u64 {
     let mut time = __kernel_timespec { tv_sec: 0, tv_nsec: 0 };
     let place = (&raw mut time).expose_provenance();
     // SAFETY: `time` lives on. The clock is always there.
     let _ = unsafe { call(__NR_clock_gettime, [CLOCK_MONOTONIC as usize, place, 0, 0, 0, 0]) };
-    Instant::from_nanos((time.tv_sec as u64).wrapping_mul(1_000_000_000) + time.tv_nsec as u64)
+    (time.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec as u64)
 }
 
 /// Sleep of the program.

@@ -53,6 +53,13 @@ pub trait Board {
     /// Tensor memory for the role of a rank: address and bytes.
     fn memory(&self) -> (HostPtr, u32);
 
+    /// Is there something on the line that the host has not taken yet, or, if the board is `busy`
+    /// with calls, on a link that shares its attention pin with the line? A line of which that
+    /// cannot be told has nothing.
+    fn has_posted(&mut self, _busy: bool) -> bool {
+        false
+    }
+
     /// Has the host cut the line? Then the member leaves its group and asks for the next line
     /// ([`Board::renew`]). Wires are never cut.
     fn is_cut(&self) -> bool {
@@ -82,8 +89,9 @@ pub struct Descr {
     pub rates: Rates,
 }
 
-/// Names the board that an image is for, so that a host refuses it for another one: the name of its
-/// folder, in a section of the ELF file that is not loaded. For the image's own crate.
+/// Names the board that an image is for, the name of its folder, and the version of the messages
+/// that it speaks, so that a host refuses it for another board or version: in sections of the ELF
+/// file that are not loaded. For the image's own crate.
 #[macro_export]
 macro_rules! image_for {
     ($board:literal) => {
@@ -91,6 +99,12 @@ macro_rules! image_for {
             ".pushsection .unisono.board,\"\",%progbits",
             concat!(".ascii \"", $board, "\""),
             ".popsection",
+            ".pushsection .unisono.abi,\"\",%progbits",
+            // Little-endian, whatever the CPU is.
+            ".byte {low}, {high}",
+            ".popsection",
+            low = const $crate::ABI & 0xff,
+            high = const $crate::ABI >> 8,
         );
     };
 }

@@ -38,10 +38,11 @@ pub mod virtio;
 #[cfg(feature = "window")]
 pub mod window;
 
-pub use backoff::Backoff;
+pub use backoff::{Backoff, LONGEST_US};
 pub use board::{Board, Descr, build_id};
 pub use line::{Line, Room};
 pub use log::panicked;
 pub use member::Member;
 pub use rate::Rates;
-pub use signals::Signals;
+pub use signals::{Doorbell, Signals};
+pub use unisono_core::wire::board::ABI;

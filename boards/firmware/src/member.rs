@@ -58,9 +58,11 @@ impl<'a, B: Board, const C: usize, const W: usize, const R: usize, const P: usiz
         self.group.is_some()
     }
 
-    /// Has it a message for its host that has not left?
-    pub fn has_news(&self) -> bool {
-        !self.line.is_free()
+    /// Has it something for its host: a message that has not left, or, if the host's attention
+    /// `is_drawn` already, something that it has not taken?
+    pub fn has_news(&mut self, is_drawn: bool) -> bool {
+        let busy = self.group.as_ref().is_some_and(|group| !group.calls.is_empty());
+        !self.line.is_free() || (is_drawn && self.board.has_posted(busy))
     }
 
     /// Does what can be done now; false if there was nothing.

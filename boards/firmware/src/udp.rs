@@ -252,6 +252,11 @@ where
         self.board.memory()
     }
 
+    fn has_posted(&mut self, _: bool) -> bool {
+        // No link goes through the window.
+        self.board.has_posted(false)
+    }
+
     fn is_cut(&self) -> bool {
         self.board.is_cut()
     }

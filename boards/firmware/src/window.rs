@@ -141,6 +141,12 @@ impl<P: Platform> Board for WindowBoard<P> {
         self.areas.memory.unwrap_or((self.scratch.0, 0))
     }
 
+    fn has_posted(&mut self, busy: bool) -> bool {
+        // Frames go to and fro as long as there are calls. A host that writes nonsense waits in
+        // vain.
+        busy || !self.areas.pipes.to.is_taken().unwrap_or(true)
+    }
+
     fn is_cut(&self) -> bool {
         !self.attached || self.region.is_withdrawn()
     }

@@ -54,7 +54,7 @@ fn main() -> ! {
     let mut signals = unsafe { Signals::new(Led::new(0), Led::new(1)) };
     defmt::info!("started");
     loop {
-        signals.show(member.is_member(), member.has_news());
+        signals.show(member.is_member(), |is_high| member.has_news(is_high));
         if !member.step() {
             uart::wait();
         }

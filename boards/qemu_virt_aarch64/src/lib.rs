@@ -6,7 +6,7 @@
 //! | memory | what |
 //! |---|---|
 //! | `0x0800_0000` | interrupt controller (only to wake cores from their sleep) |
-//! | `0x0903_0000` | eight pins (PL061): status and attention are 4 and 5 |
+//! | `0x0903_0000` | eight pins (PL061): doorbell, status and attention are 3, 4 and 5 |
 //! | `0x1000_0000` | PCIe memory space: BAR 0 and, from `0x2000_0000` on, the window (BAR 2) |
 //! | `0x4020_0000` | the image, its data and stacks (`link.ld`) |
 //! | `0xC000_0000` | the first GiB once more as normal memory: the window is used here |

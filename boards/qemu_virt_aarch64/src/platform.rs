@@ -1,13 +1,18 @@
 //! What the firmware needs to know of this board.
 
 use crate::cpu::{self, Outer};
+use crate::pins::Attention;
 use unisono_core::time::Instant;
 use unisono_device_cpu::CpuError;
 use unisono_firmware::duo::{Ends, Front, SPANS};
 use unisono_firmware::{Descr, Rates, window};
+use unisono_link_window::PinBell;
 
 /// The device: its work goes to the second core.
 pub type Work = Front<'static, CpuError>;
+
+/// The way to the host: whatever is posted there draws its attention.
+pub type Ringing = PinBell<Outer, Attention>;
 
 /// This board.
 pub struct Platform {
@@ -24,7 +29,7 @@ impl Platform {
 }
 
 impl window::Platform for Platform {
-    type Bus = Outer;
+    type Bus = Ringing;
     type Device = Work;
 
     fn descr(&self) -> Descr {

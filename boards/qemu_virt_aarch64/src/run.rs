@@ -1,8 +1,8 @@
 //! What the image does: finds the window, starts the second core, and is a member for ever.
 
-use crate::cpu::{self, Outer, Sleep};
-use crate::pins::Pin;
-use crate::{Platform, exit};
+use crate::cpu::{self, Sleep};
+use crate::platform::Ringing;
+use crate::{Platform, exit, pins};
 use core::cell::UnsafeCell;
 use core::panic::PanicInfo;
 use spin::Once;
@@ -13,7 +13,9 @@ use unisono_driver::HostPtr;
 use unisono_firmware::duo::{Back, Ends, Queues};
 use unisono_firmware::ivshmem::Map;
 use unisono_firmware::window::{WindowBoard, log_pipe};
-use unisono_firmware::{Backoff, Board, Line, Member, Rates, Room, Signals, build_id, panicked};
+use unisono_firmware::{
+    Backoff, Board, Doorbell, Line, Member, Rates, Room, Signals, build_id, panicked,
+};
 use unisono_link_window::{Region, RegionError};
 
 /// Calls in flight.
@@ -58,6 +60,7 @@ pub fn run(round: impl FnMut()) -> ! {
 
 /// Finds the window and starts the second core: the board with links in its window.
 pub fn start() -> WindowBoard<Platform> {
+    pins::set_up();
     let mut backoff = Backoff::new(Sleep::new());
     // SAFETY: the machine's map, and this is the only call.
     let Some(window) = (unsafe { MAP.find_window() }) else { exit(NO_WINDOW) };
@@ -93,18 +96,21 @@ pub fn drive<B: Board>(
     member: &mut Member<'_, B, CALLS, WINDOW, MOVES, MEMBERS>,
     mut round: impl FnMut(),
 ) -> ! {
-    let mut backoff = Backoff::new(Sleep::new());
-    // SAFETY: nothing else uses pins, and this is the only call.
-    let [status, attention] = unsafe { Pin::take_two() };
-    let mut signals = Signals::new(status, attention);
+    let mut backoff = Backoff::new(Sleep::until_rung());
+    let mut signals = Signals::new(pins::Status::default(), pins::Attention::default());
+    let mut doorbell = Doorbell::new(pins::Key);
     defmt::info!("started: {=u32} f32 elements/ms", member.descr().rates.adds);
     loop {
         round();
-        signals.show(member.is_member(), member.has_news());
+        signals.show(member.is_member(), |is_high| member.has_news(is_high));
         if member.step() {
             backoff.reset();
         } else {
             backoff.wait();
+            if backoff.is_long() && doorbell.is_rung() {
+                defmt::info!("the doorbell was rung");
+                backoff.rung();
+            }
         }
     }
 }
@@ -137,7 +143,7 @@ defmt::timestamp!("{=u64:us}", cpu::now().as_nanos() / 1000);
 
 /// The last words, over the window if there is one.
 pub fn panic(info: &PanicInfo<'_>) -> ! {
-    if let Some(mut pipe) = REGION.get().and_then(|region| log_pipe::<Outer>(region).ok()) {
+    if let Some(mut pipe) = REGION.get().and_then(|region| log_pipe::<Ringing>(region).ok()) {
         panicked(info, |bytes| pipe.put(bytes).unwrap_or(0));
     }
     exit(PANICKED)

@@ -1,7 +1,7 @@
 //! What lies between the two sides: fences and a doorbell.
 
 use core::sync::atomic::{Ordering, fence};
-use embedded_hal::digital::OutputPin;
+use embedded_hal::digital::StatefulOutputPin;
 
 /// One side's way to the window. The defaults are right where both sides are cores with coherent
 /// caches; a board whose window lies further out brings its own fences.
@@ -26,33 +26,41 @@ pub struct Coherent;
 
 impl Bus for Coherent {}
 
-/// Coherent memory and a doorbell: a pulse on a pin, or on whatever is driven like one.
-///
-/// For boards whose host can be woken: no machine of QEMU's has a pin that ends at the host, so the
-/// boards here have both sides poll.
-#[derive(Clone, Copy, Debug)]
-pub struct PinBell<P>(P);
+/// A bus with a doorbell: a pin, or whatever is driven like one, that is high while there may be
+/// something for the other side. Whoever owns the pin lowers it once the other side has taken all;
+/// until then, more that is written rings no more.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PinBell<B, P> {
+    bus: B,
+    pin: P,
+}
 
-impl<P: OutputPin> PinBell<P> {
+impl<B: Bus, P: StatefulOutputPin> PinBell<B, P> {
     /// Rings with this pin, which is low until then.
     #[must_use]
-    pub const fn new(pin: P) -> Self {
-        Self(pin)
-    }
-
-    /// Gives the pin back.
-    #[must_use]
-    pub fn into_pin(self) -> P {
-        self.0
+    pub const fn new(bus: B, pin: P) -> Self {
+        Self { bus, pin }
     }
 }
 
-impl<P: OutputPin> Bus for PinBell<P> {
+impl<B: Bus, P: StatefulOutputPin> Bus for PinBell<B, P> {
+    fn publish(&mut self) {
+        self.bus.publish();
+    }
+
+    fn observe(&mut self) {
+        self.bus.observe();
+    }
+
     fn ring(&mut self) {
+        if self.pin.is_set_high().unwrap_or(false) {
+            return;
+        }
         // A doorbell may overtake the writes that it announces without a full fence. The other
         // side polls as well, so a pin that fails costs time and nothing else.
+        self.bus.publish();
         fence(Ordering::SeqCst);
-        let _ = self.0.set_high().and_then(|()| self.0.set_low());
+        let _ = self.pin.set_high();
     }
 }
 
@@ -61,19 +69,21 @@ mod tests {
     use super::*;
     use crate::{Area, PipeReader, PipeWriter, Region, Window};
     use core::ptr::NonNull;
+    use embedded_hal::digital::OutputPin;
     use embedded_hal_mock::eh1::MockError;
     use embedded_hal_mock::eh1::digital::{Mock, State, Transaction};
     use embedded_io::{Read, Write};
     use std::io::ErrorKind;
     use std::vec;
 
-    /// A pulse for each write and none otherwise; a pin that fails is no error of the pipe.
+    /// Once for what is written until it is lowered; a pin that fails is no error of the pipe.
     #[test]
-    fn a_pin_rings_once_for_what_is_written() {
-        let set = |level| Transaction::set(level);
+    fn a_pin_rings_once_until_all_is_taken() {
+        let [is, set] = [Transaction::get_state, Transaction::set];
         let broken = set(State::High).with_error(MockError::Io(ErrorKind::NotConnected));
-        let pulses = [State::High, State::Low, State::High, State::Low].map(set);
-        let mut pin = Mock::new(&pulses.into_iter().chain([broken]).collect::<vec::Vec<_>>());
+        let rings = [is(State::Low), set(State::High), is(State::High)];
+        let again = [set(State::Low), is(State::Low), broken];
+        let mut pin = Mock::new(&rings.into_iter().chain(again).collect::<vec::Vec<_>>());
         let areas = [Area::ToHost(64)];
         let bytes = Region::needed(&areas).expect("few") as usize;
         let mut memory = vec![0_u64; bytes / 8 + 1];
@@ -81,14 +91,19 @@ mod tests {
         // SAFETY: the memory outlives the window, and is used through it only.
         let region = Region::format(unsafe { Window::new(base, bytes) }, &areas).expect("room");
         let is_it = |area| matches!(area, Area::ToHost(_));
-        let mut to = PipeWriter::new(&region, is_it, PinBell::new(pin.clone())).expect("a pipe");
+        let bell = PinBell::new(Coherent, pin.clone());
+        let mut to = PipeWriter::new(&region, is_it, bell).expect("a pipe");
         let mut from = PipeReader::new(&region, is_it, Coherent).expect("a pipe");
-        let mut read = [0; 6];
-        for part in [&b"on"[..], b"ce", b"!!"] {
+        let mut read = [0; 4];
+        assert_eq!(to.is_taken(), Ok(true));
+        for part in [&b"on"[..], b"ce"] {
             assert_eq!(to.write(part).expect("room"), 2);
+            assert_eq!(to.is_taken(), Ok(false));
         }
-        assert_eq!(from.read(&mut read).expect("sound"), 6);
-        assert_eq!(&read, b"once!!");
+        assert_eq!(from.read(&mut read).expect("sound"), 4);
+        assert_eq!((&read, to.is_taken()), (b"once", Ok(true)));
+        pin.set_low().expect("it works");
+        assert_eq!(to.write(b"!").expect("room"), 1);
         pin.done();
     }
 }

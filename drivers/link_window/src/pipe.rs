@@ -98,6 +98,14 @@ impl<B: Bus> PipeWriter<B> {
         Ok(self.0.bytes as usize - self.0.used(self.0.own, read)?)
     }
 
+    /// Has the reader taken all that was written?
+    ///
+    /// # Errors
+    /// If the reader has written nonsense.
+    pub fn is_taken(&mut self) -> Result<bool, PipeError> {
+        Ok(self.room()? == self.0.bytes as usize)
+    }
+
     /// Writes as much as there is room for; returns how much that was.
     ///
     /// # Errors

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, Read, Seek};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
+use unisono_offload_dpu::end_with_parent;
 
 /// Between two looks at the program.
 const NAP: Duration = Duration::from_millis(5);
@@ -24,6 +25,8 @@ pub fn run(mut command: Command, stopped: &dyn Fn() -> bool) -> io::Result<Optio
     let (out, err) = (tempfile::tempfile()?, tempfile::tempfile()?);
     command.stdin(Stdio::null()).stdout(out.try_clone()?).stderr(err.try_clone()?);
     lead(&mut command);
+    // Somebody may kill this process, which then cannot end it. This thread waits for its end.
+    end_with_parent(&mut command);
     let mut child = command.spawn()?;
     loop {
         if let Some(status) = child.try_wait()? {

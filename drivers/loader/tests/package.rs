@@ -297,3 +297,29 @@ proptest! {
         prop_assert!(outcome.is_err());
     }
 }
+
+/// An image's own word counts, when it is packed and when it is read.
+#[test]
+fn an_image_of_another_message_abi_is_refused() {
+    let image = |abi: &[u8]| image::image_of_abi(image::AARCH64, "dpu_linux", true, abi);
+    let pack = |payload: Vec<u8>| Package::new(payload, "dpu_linux", VERSION);
+    let own = pack(image(&ABI.to_le_bytes())).expect("of this version");
+    assert!(own.names_abi());
+    assert_eq!(own.abi(), ABI);
+    let mute = pack(image::image(image::AARCH64, "dpu_linux", true)).expect("it names none");
+    assert!(!mute.names_abi() && !raw(b"abc").names_abi());
+    let other = ABI + 0x102;
+    assert_eq!(pack(image(&other.to_le_bytes())).err(), Some(PackageError::Abi(other)));
+    let text = PackageError::Abi(other).to_string();
+    assert!(text.contains(&format!("speaks message ABI {other}, this host {ABI}:")), "{text}");
+    let short = pack(image(&[1])).expect_err("no ABI").to_string();
+    assert_eq!(short, "its section .unisono.abi has 1 bytes; a message ABI has 2");
+    // A header that claims this host's, as packers wrote that did not look.
+    let mut file = file(&own);
+    let section = [&b"dpu_linux\0\0\0"[..], &ABI.to_le_bytes()].concat();
+    let at = file.windows(section.len()).position(|part| part == section).expect("the section");
+    file[at + 12..at + 14].copy_from_slice(&other.to_le_bytes());
+    let sum = Sha256::digest(&file[HEADER_BYTES..]);
+    file[64..96].copy_from_slice(&sum);
+    assert_eq!(refused(&file), PackageError::Abi(other));
+}

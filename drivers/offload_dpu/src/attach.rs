@@ -11,6 +11,7 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use unisono_link_window::{ABI, Region, RegionError, Shape, Window};
 
@@ -58,6 +59,8 @@ pub struct Attach {
     pub patience: Duration,
     /// How long the board may show no sign of life.
     pub silence: Duration,
+    /// Once it is set, nothing of the board is waited for.
+    pub stop: Arc<AtomicBool>,
     /// Where images are: with the one that the board runs its log can be read.
     pub images: Vec<PathBuf>,
 }
@@ -92,7 +95,7 @@ fn try_attach(options: &Attach) -> Result<Board, Problem> {
     let held = hold(&path)?;
     let bytes = held.window.bytes() as u64;
     let (shape, memory) = fit(bytes, options.peers, options.memory).map_err(wrong)?;
-    vacate(&held.window, options.patience)?;
+    vacate(&held.window, options)?;
     let region = Region::format(held.window.clone(), &areas(options.peers, shape, memory))?;
     let keeper = Keeper::new(Watch {
         name: options.name.clone(),
@@ -105,7 +108,7 @@ fn try_attach(options: &Attach) -> Result<Board, Problem> {
         region,
         keeper,
         patience: options.patience,
-        stop: Arc::default(),
+        stop: options.stop.clone(),
         hold: Hold::Window(held),
     };
     let (board, build) = Board::greet(line, None)?;
@@ -194,7 +197,9 @@ fn fit(bytes: u64, peers: u16, memory: u32) -> Result<(Shape, u32), String> {
 }
 
 /// Takes away whatever is in the window, and waits until the board has let go of it.
-fn vacate(window: &Window, patience: Duration) -> Result<(), Problem> {
+fn vacate(window: &Window, options: &Attach) -> Result<(), Problem> {
+    const TO: &str = "a new window";
+    let patience = options.patience;
     let old = Region::withdraw(window.clone());
     let (beats, end) = (old.other_beats(), Instant::now() + patience);
     loop {
@@ -202,9 +207,10 @@ fn vacate(window: &Window, patience: Duration) -> Result<(), Problem> {
         match old.other_abi().filter(|_| old.other_beats() != beats) {
             Some(ABI) if old.attachment() == 0 => return Ok(()),
             Some(theirs) if theirs != ABI => return Err(RegionError::Abi { theirs }.into()),
-            _ if Instant::now() > end => {
-                return Err(Problem::Mute { to: "a new window", after: patience });
+            _ if options.stop.load(Ordering::Relaxed) => {
+                return Err(Problem::Interrupted { to: TO });
             }
+            _ if Instant::now() > end => return Err(Problem::Mute { to: TO, after: patience }),
             _ => std::thread::sleep(NAP),
         }
     }

@@ -6,6 +6,7 @@ use defmt_decoder::Table;
 use object::read::elf::{ElfFile, FileHeader};
 use object::{Endianness, FileKind, Object, ObjectSection};
 use std::path::{Path, PathBuf};
+use unisono_core::wire::board::ABI;
 
 /// An image for one kind of machine.
 pub struct Image {
@@ -24,6 +25,9 @@ impl std::fmt::Debug for Image {
 impl Image {
     /// The section that names the board that an image is for; no part of what is loaded.
     pub const BOARD_SECTION: &str = ".unisono.board";
+    /// The section with the version of the messages that an image speaks, as two little-endian
+    /// bytes; no part of what is loaded.
+    pub const ABI_SECTION: &str = ".unisono.abi";
 
     /// Reads an image and checks that it is one for this machine.
     ///
@@ -31,6 +35,25 @@ impl Image {
     /// [`Problem::Image`].
     pub fn read(machine: &Machine, path: &Path) -> Result<Self, Problem> {
         Self::open(path, Some(machine))
+    }
+
+    /// Checks that these bytes are an image for this machine, as [`Image::read`] does.
+    ///
+    /// # Errors
+    /// Why they are none.
+    pub fn check(machine: &Machine, bytes: &[u8]) -> Result<(), String> {
+        parse(bytes, Some(machine)).map(drop)
+    }
+
+    /// The version of the messages, from the bytes of its section.
+    ///
+    /// # Errors
+    /// If they are none.
+    pub fn abi(section: &[u8]) -> Result<u16, String> {
+        section.try_into().map(u16::from_le_bytes).map_err(|_| {
+            let bytes = section.len();
+            format!("its section {} has {bytes} bytes; a message ABI has 2", Self::ABI_SECTION)
+        })
     }
 
     /// The image with this build id, if one of these folders has it.
@@ -44,26 +67,14 @@ impl Image {
     fn open(path: &Path, machine: Option<&Machine>) -> Result<Self, Problem> {
         let wrong = |why: String| Problem::Image { path: path.to_owned(), why };
         let bytes = std::fs::read(path).map_err(|e| wrong(e.to_string()))?;
-        let Head { elf, id, board } =
-            head(&bytes).map_err(|e| wrong(format!("not an ELF file ({e})")))?;
-        if let Some(machine) = machine {
-            if machine.elf != elf {
-                return Err(wrong(format!("built for ELF machine {elf}, not {}", machine.elf)));
-            }
-            match board {
-                None => {
-                    let section = Self::BOARD_SECTION;
-                    return Err(wrong(format!("it names no board in a section {section}")));
-                }
-                Some(board) if board != machine.image => {
-                    return Err(wrong(format!("it is for board {board}, not {}", machine.image)));
-                }
-                Some(_) => {}
-            }
+        let Parsed { build, table, abi } = parse(&bytes, machine).map_err(wrong)?;
+        if machine.is_some() && abi.is_none() {
+            tracing::info!(
+                "{}: it names no message ABI in a section {}; the board is asked for it",
+                path.display(),
+                Self::ABI_SECTION
+            );
         }
-        let build = id.first_chunk().map(|id| u64::from_be_bytes(*id));
-        let build = build.ok_or_else(|| wrong("it has no build id".to_owned()))?;
-        let table = Table::parse(&bytes).map_err(|e| wrong(format!("its log strings: {e}")))?;
         Ok(Self { path: path.to_owned(), build, table })
     }
 
@@ -84,6 +95,42 @@ impl Image {
     }
 }
 
+/// What is needed of an image that is sound.
+struct Parsed {
+    build: u64,
+    table: Option<Table>,
+    /// The version of its messages, if it names it.
+    abi: Option<u16>,
+}
+
+/// Reads an image; why it is none, or none for this machine.
+fn parse(bytes: &[u8], machine: Option<&Machine>) -> Result<Parsed, String> {
+    let Head { elf, id, board, abi } = head(bytes).map_err(|e| format!("not an ELF file ({e})"))?;
+    let abi = abi.map(|section| Image::abi(&section)).transpose()?;
+    if let Some(machine) = machine {
+        if machine.elf != elf {
+            return Err(format!("built for ELF machine {elf}, not {}", machine.elf));
+        }
+        let wanted = machine.board();
+        match board.map(|board| board.replace('_', "-")) {
+            None => {
+                return Err(format!("it names no board in a section {}", Image::BOARD_SECTION));
+            }
+            Some(board) if board != wanted => {
+                return Err(format!("it is for board {board}, not {wanted}"));
+            }
+            Some(_) => {}
+        }
+        if let Some(theirs) = abi.filter(|abi| *abi != ABI) {
+            return Err(Problem::Abi { theirs, ours: ABI }.to_string());
+        }
+    }
+    let build = id.first_chunk().map(|id| u64::from_be_bytes(*id));
+    let build = build.ok_or_else(|| "it has no build id".to_owned())?;
+    let table = Table::parse(bytes).map_err(|e| format!("its log strings: {e}"))?;
+    Ok(Parsed { build, table, abi })
+}
+
 /// What an ELF file says of itself.
 struct Head {
     /// Number of its machine.
@@ -92,6 +139,8 @@ struct Head {
     id: Vec<u8>,
     /// The board that it is for.
     board: Option<String>,
+    /// The section with the version of its messages.
+    abi: Option<Vec<u8>>,
 }
 
 /// Of an ELF file of either class.
@@ -99,10 +148,11 @@ fn head(bytes: &[u8]) -> object::Result<Head> {
     fn of<E: FileHeader<Endian = Endianness>>(bytes: &[u8]) -> object::Result<Head> {
         let file = ElfFile::<E>::parse(bytes)?;
         let elf = file.elf_header().e_machine(file.endian()).0;
-        let board =
-            file.section_by_name(Image::BOARD_SECTION).map(|section| section.data()).transpose()?;
+        let section = |name| file.section_by_name(name).map(|section| section.data()).transpose();
+        let board = section(Image::BOARD_SECTION)?;
         let board = board.map(|name| String::from_utf8_lossy(name).into_owned());
-        Ok(Head { elf, id: file.build_id()?.unwrap_or_default().to_vec(), board })
+        let abi = section(Image::ABI_SECTION)?.map(<[u8]>::to_vec);
+        Ok(Head { elf, id: file.build_id()?.unwrap_or_default().to_vec(), board, abi })
     }
     match FileKind::parse(bytes)? {
         FileKind::Elf32 => of::<object::elf::FileHeader32<Endianness>>(bytes),

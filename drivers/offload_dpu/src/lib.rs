@@ -33,3 +33,4 @@ pub use error::{BoardError, Problem};
 pub use folder::Folder;
 pub use image::Image;
 pub use machine::Machine;
+pub use process::end_with_parent;

@@ -1,6 +1,7 @@
 //! Machines that can be started here.
 
 use crate::error::Problem;
+use crate::process::lead;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -139,10 +140,17 @@ impl Machine {
         &Self::LINUX_AARCH64,
     ];
 
-    /// The machine of this name.
+    /// The machine of this name; `_` in it is `-`, as in names of images.
     #[must_use]
     pub fn named(name: &str) -> Option<&'static Self> {
+        let name = name.replace('_', "-");
         Self::ALL.into_iter().find(|machine| machine.name == name)
+    }
+
+    /// The board that its images are for, as it is written everywhere: files have `_` for `-`.
+    #[must_use]
+    pub fn board(&self) -> String {
+        self.image.replace('_', "-")
     }
 
     /// Do calls and log go through a window of memory?
@@ -173,6 +181,8 @@ impl Machine {
     #[must_use]
     pub fn is_here(&self) -> bool {
         let mut command = Command::new(self.program);
+        // Ctrl-C would make it a program that does not start.
+        lead(&mut command);
         command.arg("--version").stdout(std::process::Stdio::null());
         command.stderr(std::process::Stdio::null()).status().is_ok_and(|s| s.success())
     }

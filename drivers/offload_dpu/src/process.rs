@@ -26,6 +26,7 @@ impl Process {
     /// started it, and groups are built on threads that end long before the board.
     pub fn start(mut command: Command, stderr: PathBuf) -> io::Result<Self> {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(File::create(&stderr)?);
+        lead(&mut command);
         end_with_parent(&mut command);
         let (tell, told) = channel();
         let (parent, end) = channel();
@@ -55,9 +56,21 @@ impl Drop for Process {
     }
 }
 
-/// Has the system end the program with its parent: one that is killed cannot do it.
+/// Puts it into a process group of its own: Ctrl-C at a terminal reaches this process alone, which
+/// then ends the machine and says that it was interrupted, and not that its board is gone.
+#[cfg(unix)]
+pub fn lead(command: &mut Command) {
+    std::os::unix::process::CommandExt::process_group(command, 0);
+}
+
+/// Other systems have no such groups.
+#[cfg(not(unix))]
+pub const fn lead(_: &mut Command) {}
+
+/// Has the system end the program with its parent, the thread that starts it: one that is killed
+/// cannot do it.
 #[cfg(target_os = "linux")]
-fn end_with_parent(command: &mut Command) {
+pub fn end_with_parent(command: &mut Command) {
     use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal};
     use std::os::unix::process::CommandExt;
     let parent = getpid();
@@ -72,4 +85,4 @@ fn end_with_parent(command: &mut Command) {
 
 /// Other systems do not do that.
 #[cfg(not(target_os = "linux"))]
-const fn end_with_parent(_: &mut Command) {}
+pub const fn end_with_parent(_: &mut Command) {}

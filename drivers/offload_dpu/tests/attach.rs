@@ -6,6 +6,7 @@ mod world;
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use unisono_core::wire::board::Join;
@@ -75,6 +76,7 @@ fn options(sysfs: PathBuf, peers: u16, memory: u32) -> Attach {
         memory,
         patience: PATIENCE,
         silence: PATIENCE,
+        stop: Arc::default(),
         images: image(MACHINE).parent().map(Into::into).into_iter().collect(),
     }
 }

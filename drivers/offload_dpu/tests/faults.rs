@@ -2,9 +2,10 @@
 
 mod world;
 
+use object::{Object, ObjectSection};
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use unisono_core::Kind;
 use unisono_core::wire::board::{ABI, Join, Refusal};
 use unisono_core::wire::frame::Abort;
@@ -110,9 +111,38 @@ fn an_image_for_another_board_is_refused() {
         let mut wrong = own.clone();
         wrong.image.clone_from(&other.image);
         let error = refused(&wrong).to_string();
-        let said = format!("it is for board {}, not {}", other.machine.image, own.machine.image);
+        let said =
+            format!("it is for board {}, not {}", other.machine.board(), own.machine.board());
         assert!(error.ends_with(&said), "{error}");
     }
+}
+
+/// An image with the version of its messages changed in the section that names it.
+fn of_abi(machine: &'static Machine, abi: u16, folder: &Path) -> Options {
+    let mut options = options(machine, 1);
+    let mut bytes = std::fs::read(&options.image).expect("the image");
+    let file = object::File::parse(&*bytes).expect("an ELF file");
+    let section = file.section_by_name(Image::ABI_SECTION).expect("every image has it");
+    assert_eq!(section.data().expect("in the file"), ABI.to_le_bytes());
+    let (at, len) = section.file_range().expect("in the file");
+    bytes[at as usize..][..len as usize].copy_from_slice(&abi.to_le_bytes());
+    options.image = folder.join(machine.image);
+    std::fs::write(&options.image, bytes).expect("written");
+    options
+}
+
+/// Before it is started: what such an image would do with its machine is not known.
+#[test]
+fn an_image_of_another_message_abi_is_refused_unstarted() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for machine in Machine::ALL {
+        let error = refused(&of_abi(machine, ABI + 1, folder.path()));
+        let said = format!("it speaks message ABI {}, this host {ABI}: ", ABI + 1);
+        assert!(matches!(error.problem, Problem::Image { .. }), "{error}");
+        assert!(error.to_string().contains(&said), "{error}");
+    }
+    // The change alone breaks nothing.
+    Board::start(&of_abi(MACHINE, ABI, folder.path())).expect("a board");
 }
 
 /// What firmware ends its machine with is said in words.
@@ -227,6 +257,7 @@ fn logs_and_panics_arrive() {
         options.image.set_file_name(format!("{}_panics", machine.image));
         let build = Image::read(machine, &options.image).expect("an image").build();
         assert_ne!(build, 0);
+        let started = Instant::now();
         let mut board = Board::start(&options).expect("it panics later");
         assert_eq!(board.identity().name, name);
         let error = loop {
@@ -241,9 +272,13 @@ fn logs_and_panics_arrive() {
         // Boards of other tests are heard, too.
         let board = format!("board=\"{}\"", machine.name);
         let its = |l: &&String| l.contains("f32 elements/ms") && l.contains(&board);
-        let started = lines.iter().find(its).expect("logged");
-        assert!(started.starts_with("INFO"), "{started}");
-        assert!(started.contains("time="), "{started}");
+        let logged = lines.iter().find(its).expect("logged");
+        assert!(logged.starts_with("INFO"), "{logged}");
+        // Of the board's own clock, which begins when it does.
+        let (_, time) = logged.split_once("time=\"").expect("a time");
+        let (seconds, _) = time.split_once('"').expect("its end");
+        let seconds: f64 = seconds.parse().expect("a number");
+        assert!(seconds < started.elapsed().as_secs_f64(), "{logged}");
         let panicked = |l: &String| l.starts_with("ERROR") && l.contains("panics.rs:");
         assert!(lines.iter().any(panicked), "{lines:?}");
     }

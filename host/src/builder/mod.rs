@@ -168,7 +168,8 @@ impl GroupBuilder {
         self
     }
 
-    /// How long a call may go without any progress before it is given up on all ranks.
+    /// How long a call may go without any progress before it is given up on all ranks, and how long
+    /// each answer of a board may take, also while it is started or attached to.
     #[must_use]
     pub const fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
@@ -176,7 +177,8 @@ impl GroupBuilder {
     }
 
     /// A flag that gives calls up: once it is true, whoever waits in a call cancels it on all ranks
-    /// ([`Error::Cancelled`]). For signal handlers and cancel buttons.
+    /// ([`Error::Cancelled`]), and boards that are starting are not waited for. For signal handlers
+    /// and cancel buttons.
     #[must_use]
     pub fn interrupt(mut self, flag: Arc<AtomicBool>) -> Self {
         self.interrupt = Some(flag);
@@ -258,7 +260,8 @@ impl GroupBuilder {
         }
         // What can be known before boards start, which takes seconds.
         let members = if self.world.is_none() { self.counted(&named)? } else { 0 };
-        Places::open(named, &self.aggregators, members, self.timeout)
+        let stop = self.interrupt.clone().unwrap_or_default();
+        Places::open(named, &self.aggregators, members, self.timeout, &stop)
     }
 
     /// How many boards there are, with data or without.

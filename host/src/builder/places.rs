@@ -8,6 +8,8 @@ use crate::device::rates::{self, Rate};
 use crate::device::{DeviceSpec, Dpu, Opened};
 use crate::error::Error;
 use crate::planner::Limits;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use unisono_device_cpu::CpuDevice;
 
@@ -36,6 +38,7 @@ impl Places {
         aggregators: &[On],
         members: u16,
         timeout: Duration,
+        stop: &Arc<AtomicBool>,
     ) -> Result<Self, Error> {
         let (mut ranks, mut open): (Vec<_>, Vec<Opened>) = (Vec::new(), Vec::new());
         // All have to be there before the first one is opened: its kernels may take long.
@@ -51,7 +54,7 @@ impl Places {
                     continue;
                 }
                 On::Named(DeviceSpec::Dpu(spec)) => {
-                    let dpu = Dpu::start(&spec, members, timeout)?;
+                    let dpu = Dpu::start_unless(stop, &spec, members, timeout)?;
                     ranks.push(Place::Board(dpu.take()?));
                     continue;
                 }
@@ -71,7 +74,9 @@ impl Places {
         }
         let board = |on: &On| match on {
             On::Board(dpu) => dpu.take(),
-            On::Named(DeviceSpec::Dpu(spec)) => Dpu::start(spec, members, timeout)?.take(),
+            On::Named(DeviceSpec::Dpu(spec)) => {
+                Dpu::start_unless(stop, spec, members, timeout)?.take()
+            }
             // The builder puts nothing else there.
             other => Err(Error::Build(format!("{other:?} is no board"))),
         };

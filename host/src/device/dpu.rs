@@ -6,11 +6,14 @@ use crate::member::CALLS_MAX;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use unisono_core::wire::board::Identity;
 use unisono_gpu::Pci;
-use unisono_offload_dpu::{AnyBoard, Attach, Board, BoardError, Machine, Place, Setup, start};
+use unisono_offload_dpu::{
+    AnyBoard, Attach, Board, BoardError, Machine, Place, Setup, start_unless,
+};
 
 /// The folder of images that is looked into first.
 const IMAGES: &str = "UNISONO_BOARDS";
@@ -19,8 +22,6 @@ const SYSFS: &str = "UNISONO_SYSFS";
 /// Tensor memory of a board that is a rank and has none of its own.
 const MEMORY: u32 = 64 << 20;
 
-/// An emulator may take so long to start on a busy machine.
-const START: Duration = Duration::from_secs(10);
 /// A board that shows no sign of life is gone before its calls' time limit, but not because its
 /// emulator has to wait for a core.
 const SILENCE: [Duration; 2] = [Duration::from_secs(2), Duration::from_secs(10)];
@@ -73,8 +74,10 @@ impl DpuSpec {
                     "dpu:{text}: a board is a rank or an aggregator, not '{role}'"
                 ));
             }
-            None if Machine::named(place).is_some() => DpuPlace::Machine(place.to_owned()),
             None => {
+                if let Some(machine) = Machine::named(place) {
+                    return Ok(Self { place: DpuPlace::Machine(machine.name.to_owned()), role });
+                }
                 let known: Vec<_> =
                     Machine::ALL.iter().map(|m| format!("dpu:{}", m.name)).collect();
                 let known = known.join(", ");
@@ -144,23 +147,37 @@ pub(crate) const fn memory_per_call(memory: u32, calls: usize) -> usize {
 
 impl Dpu {
     /// Starts a board, or attaches to one that runs, for groups of at most `members` members whose
-    /// calls have this time limit.
+    /// calls have this time limit; each answer of the board has it, too, the first one included.
     ///
     /// # Errors
     /// [`Error::Board`]: there is no image, no emulator, no such window, or the board does not
     /// answer.
     pub fn start(spec: &DpuSpec, members: u16, timeout: Duration) -> Result<Self, Error> {
+        Self::start_unless(&Arc::default(), spec, members, timeout)
+    }
+
+    /// The same; once `stop` is set, nothing is waited for any more.
+    ///
+    /// # Errors
+    /// As for [`Dpu::start`], and [`Error::Board`] if it was stopped.
+    pub fn start_unless(
+        stop: &Arc<AtomicBool>,
+        spec: &DpuSpec,
+        members: u16,
+        timeout: Duration,
+    ) -> Result<Self, Error> {
         let memory = if spec.role == DpuRole::Rank { MEMORY } else { 0 };
-        let (patience, silence) = (timeout.max(START), (timeout / 2).clamp(SILENCE[0], SILENCE[1]));
-        let setup = Setup { peers: members, memory, patience, silence };
-        let attached = |place, about| attach(&spec.place, place, setup).map(|board| (board, about));
+        let silence = (timeout / 2).clamp(SILENCE[0], SILENCE[1]);
+        let setup = Setup { peers: members, memory, patience: timeout, silence };
+        let attached =
+            |place, about| attach(stop, &spec.place, place, setup).map(|board| (board, about));
         let (board, about) = match &spec.place {
             DpuPlace::Machine(name) => {
                 let machine = Machine::named(name);
                 let machine =
                     machine.ok_or_else(|| Error::Board(format!("there is no board {name}")))?;
                 let image = image(machine).map_err(Error::Board)?;
-                (start(machine, &image, setup)?, machine.about)
+                (start_unless(stop, machine, &image, setup)?, machine.about)
             }
             DpuPlace::Pci(pci) => {
                 let sysfs = std::env::var_os(SYSFS).unwrap_or_else(|| "/sys".into()).into();
@@ -286,11 +303,16 @@ pub const fn attachable() -> [(&'static str, &'static str); 2] {
     [("dpu:pci:ADDRESS", CARD), ("dpu:file:PATH", SHARED)]
 }
 
-fn attach(name: &DpuPlace, place: Place, setup: Setup) -> Result<Box<dyn AnyBoard>, BoardError> {
+fn attach(
+    stop: &Arc<AtomicBool>,
+    name: &DpuPlace,
+    place: Place,
+    setup: Setup,
+) -> Result<Box<dyn AnyBoard>, BoardError> {
     let Setup { peers, memory, patience, silence } = setup;
     let name = name.to_string();
-    let images = folders();
-    let attach = Attach { name, place, peers, memory, patience, silence, images };
+    let (stop, images) = (stop.clone(), folders());
+    let attach = Attach { name, place, peers, memory, patience, silence, stop, images };
     Ok(Box::new(Board::attach(&attach)?))
 }
 
@@ -343,6 +365,7 @@ mod tests {
         let file = DpuPlace::File("/dev/shm/a:b".into());
         let file = DpuSpec { place: file, role: DpuRole::Aggregator };
         assert_eq!(spec("file:/dev/shm/a:b"), Ok(file));
+        assert_eq!(spec("qemu_cortex_m:rank"), spec("qemu-cortex-m:rank"));
         let names = ["qemu-aarch64", "qemu-cortex-m:rank", "pci:0000:03:00.1", "file:/a:rank"];
         for name in names.map(|name| format!("dpu:{name}")) {
             let text = name.strip_prefix("dpu:").map(spec);

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 /// A hang guard.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Time limit of the tool's calls, and what an error may take longer: much less than another one.
-const LIMIT: Duration = Duration::from_secs(3);
+const LIMIT: Duration = Duration::from_secs(5);
 const GRACE: Duration = Duration::from_secs(2);
 
 /// A run of many calls, in a process group of its own.
@@ -28,7 +28,7 @@ impl Tool {
     fn start(on: &str, bytes: &str) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_unisono"));
         command.args(["-v", "bench", "all_reduce", "-b", bytes, "-e", bytes, "-n", "1000000"]);
-        command.args(["--check", "0", "--timeout", "3s", "--on", on]).process_group(0);
+        command.args(["--check", "0", "--timeout", "5s", "--on", on]).process_group(0);
         let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
         let mut child = child.expect("the tool");
         let err = BufReader::new(child.stderr.take().expect("piped"));
@@ -190,6 +190,19 @@ fn a_board_and_aggregators_on_the_cpu_are_one_group() {
     let ring = reduce("cpu,cpu,cpu,dpu:linux-aarch64", "ring", "any");
     let text = String::from_utf8_lossy(&ring.stderr).into_owned();
     assert!(ring.status.code() == Some(2) && text.contains("no place for 1 board"), "{text}");
+}
+
+/// A chunk that does not fit the links of a board is wrong use, and the limit is said.
+#[test]
+fn a_chunk_that_is_too_large_for_a_board_is_wrong_use() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_unisono"));
+    command.args(["bench", "all_reduce", "-b", "4M", "-e", "4M", "-n", "1", "--chunk", "1MiB"]);
+    command.args(["--on", "cpu,cpu,dpu:linux_aarch64"]);
+    let output = command.output().expect("the tool starts");
+    let text = String::from_utf8_lossy(&output.stderr);
+    let why = "a chunk of 262144 elements has 1048576 bytes, and the links of a board of the group \
+               carry at most 16384\n";
+    assert_eq!((output.status.code(), text.ends_with(why)), (Some(2), true), "{text}");
 }
 
 /// A board whose memory holds a small part of a tensor is a rank all the same: its tensors come in

@@ -3,6 +3,7 @@
 use crate::tool::{Ended, Tensor, folder, names, rank_files, run, write};
 use safetensors::Dtype;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 /// Runs `reduce` with the output `out.st`, which must fail with this code and message.
 #[track_caller]
@@ -258,4 +259,20 @@ fn an_output_that_must_not_grow_leaves_nothing() {
     assert_eq!((output.status.code(), text.as_str()), (Some(1), error));
     assert!(output.stdout.is_empty());
     assert_eq!(names(folder.path()), [""; 0]);
+}
+
+/// A window that nobody answers behind: the user's time counts, not the ten seconds or the half a
+/// minute that a board has by default.
+#[test]
+fn a_mute_board_has_as_much_time_as_was_given() {
+    let folder = folder();
+    let window = std::fs::File::create(folder.path().join("window")).expect("a file");
+    window.set_len(8 << 20).expect("room");
+    let files = &rank_files()[..2];
+    let on = ["--on", "cpu,cpu,dpu:file:window", "--timeout", "1500ms"];
+    let started = Instant::now();
+    let message = "board file:window: no answer to a new window within 1.5s";
+    refused(folder.path(), &[&[&*files[0], &*files[1]], &on[..]].concat(), 1, message);
+    let took = started.elapsed();
+    assert!(took < Duration::from_secs(8), "{took:?}");
 }

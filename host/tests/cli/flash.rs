@@ -65,7 +65,7 @@ fn an_image_is_packed_signed_and_verified() {
     let text = pack(folder, &["--sign", "key.pem", "--image-version", "3.2.1"]);
     let expected = format!(
         "image      b.img\n\
-         board      blue-field, version 3.2.1, message ABI 1\n\
+         board      blue-field, version 3.2.1, message ABI 1 (the image itself names none)\n\
          payload    a BlueField boot stream, 20 bytes, build id none\n\
          sha256     f8fa17a301ce5e51aa7f48f7ebc61042bb42e997678b5b32a529baa3d9e51257\n\
          signature  made with key {ID}\n"

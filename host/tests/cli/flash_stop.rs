@@ -97,6 +97,29 @@ fn a_mute_machine_ends_with_the_tool() {
     assert_eq!(names(&folder.path().join("tmp")), [""; 0]);
 }
 
+/// Ctrl-C at a terminal goes to all that belong to the tool, but its machine is not among them: the
+/// tool ends it, and does not take its end for a fault.
+#[test]
+fn a_machine_does_not_hear_the_terminal() {
+    let script = "read -r _ _ _ _ group _ < /proc/$$/stat; echo \"$group\" >> groups; \
+                  [ \"$1\" = --version ] && exit; echo $$ > pids.part; mv pids.part pids; \
+                  exec sleep 1000";
+    let folder = desk("qemu-system-aarch64", script, "qemu_virt_aarch64");
+    let (child, pids) = start(folder.path(), &["--to", "qemu:aarch64"]);
+    // Of the machine, and before it of its program, which is asked whether it starts.
+    let groups = fs::read_to_string(folder.path().join("groups")).expect("a file");
+    let groups: Vec<&str> = groups.lines().collect();
+    let stat = fs::read_to_string(format!("/proc/{}/stat", child.id())).expect("it runs");
+    let own = stat.split(' ').nth(4).expect("a group");
+    assert_eq!((groups.len(), groups[1]), (2, &*pids[0]));
+    assert!(!groups.contains(&own), "{groups:?}");
+    signal(&child, "INT");
+    let (ended, error) = ended(child);
+    assert_eq!(ended, Some(130), "{error}");
+    assert!(error.contains("interrupted"), "{error}");
+    all_end(&pids);
+}
+
 /// What is left by one that was killed goes with the next one.
 #[test]
 fn the_next_one_removes_what_is_left() {
@@ -109,7 +132,9 @@ fn the_next_one_removes_what_is_left() {
     signal(&child, "KILL");
     assert_eq!(ended(child), (None, String::new()));
     assert_eq!(names(&tmp), left);
-    let kill = Command::new("kill").args(&pids).status();
+    // The system ends the program; what that has started is its own.
+    all_end(&pids[..1]);
+    let kill = Command::new("kill").args(&pids[1..]).status();
     assert!(kill.is_ok_and(|status| status.success()), "{pids:?}");
     let (child, _) = start(path, &["--to", "ssh:h"]);
     let new = names(&tmp);
@@ -117,4 +142,28 @@ fn the_next_one_removes_what_is_left() {
     signal(&child, "INT");
     assert_eq!(ended(child).0, Some(130));
     assert_eq!(names(&tmp), [""; 0]);
+}
+
+/// So does one that `reduce` starts, without waiting for the time limit.
+#[test]
+fn a_mute_board_of_a_group_ends_with_the_tool() {
+    let folder = folder();
+    let path = folder.path();
+    fs::File::create(path.join("window")).expect("a file").set_len(8 << 20).expect("room");
+    let mut run = command(path, &[]);
+    run.args(["bench", "all_reduce", "--on", "cpu,cpu,dpu:file:window", "--timeout", "1h"]);
+    let child = run.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the tool");
+    // It has the window open.
+    let opens = || {
+        let open = fs::read_dir(format!("/proc/{}/fd", child.id())).expect("it runs").flatten();
+        let mut paths = open.filter_map(|fd| fs::read_link(fd.path()).ok());
+        paths.any(|file| file.ends_with("window"))
+    };
+    let started = Instant::now();
+    while !opens() {
+        assert!(started.elapsed() < Duration::from_secs(20), "it opens no window");
+        sleep(Duration::from_millis(5));
+    }
+    signal(&child, "INT");
+    assert_eq!(ended(child), (Some(130), "error: interrupted\n".to_owned()));
 }

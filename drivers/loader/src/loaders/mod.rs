@@ -65,7 +65,7 @@ fn number(rest: Option<&str>) -> Result<u16, String> {
 
 /// Refuses what runs on no device: images of boards that exist under QEMU only.
 fn not_for_qemu(to: &str, package: &Package) -> Result<(), LoadError> {
-    let is_its = |machine: &&&Machine| qemu::board_of(machine) == package.board();
+    let is_its = |machine: &&&Machine| machine.board() == package.board();
     let emulated = Machine::ALL.iter().filter(|machine| machine.name.starts_with("qemu-"));
     let Some(machine) = emulated.into_iter().find(is_its) else { return Ok(()) };
     let name = machine.name.replacen('-', ":", 1);

@@ -12,11 +12,11 @@ use std::thread;
 use std::time::Duration;
 use unisono_core::wire::board::Identity;
 use unisono_core::{DType, ReduceOp};
-use unisono_offload_dpu::{AnyBoard, Machine, Setup, start_unless};
+use unisono_offload_dpu::{AnyBoard, Image, Machine, Problem, Setup, start_unless};
 
 pub const WAY: Way = Way {
     name: "qemu",
-    usage: "qemu:aarch64, qemu:riscv64 (-udp: with a network card) or qemu:cortex-m",
+    usage: "qemu:aarch64, qemu:aarch64-udp, qemu:riscv64, qemu:riscv64-udp or qemu:cortex-m",
     open,
 };
 
@@ -38,17 +38,15 @@ fn open(rest: Option<&str>) -> Result<Box<dyn Loader>, String> {
     Ok(Box::new(Qemu { machine }))
 }
 
-/// A board's name is the one that it calls itself; its image's file has `_` for `-`.
-pub fn board_of(machine: &Machine) -> String {
-    machine.image.replace('_', "-")
-}
-
 impl Loader for Qemu {
     fn plan(&self, _: &World, package: &Package) -> Result<Plan, LoadError> {
         let Self { machine } = *self;
         let to = machine.name.replacen('-', ":", 1);
         needs(&to, package, Kind::Elf, "QEMU loads ELF files")?;
-        package.must_be_for(&board_of(machine))?;
+        package.must_be_for(&machine.board())?;
+        // Now, and not when it is started: a dry run refuses what the real one would.
+        Image::check(machine, package.payload())
+            .map_err(|why| LoadError::Unfit { to: to.clone(), why })?;
         let device = if machine.is_here() {
             Device::Seen(format!("the program {}, an emulator", machine.program()))
         } else {
@@ -96,7 +94,12 @@ fn start(
         start.join()
     });
     let board = board.map_err(|_| "the thread that starts it has panicked".to_owned())?;
-    board.map_err(|error| error.to_string())
+    // Whatever else has gone wrong by then: who is interrupted is told that.
+    board.map_err(|error| match error.problem {
+        Problem::Interrupted { .. } => error.to_string(),
+        _ if watch.stopped() => format!("it was interrupted ({error})"),
+        _ => error.to_string(),
+    })
 }
 
 /// What a board is, in words.

@@ -16,6 +16,8 @@ pub struct Elf {
     pub build: Option<u64>,
     /// The board that it says it is for, in its section for that.
     pub board: Option<String>,
+    /// What is in its section for the version of its messages.
+    pub(super) abi: Option<Vec<u8>>,
     /// Is it made as programs of Linux are? They name an interpreter, or load their own headers;
     /// an image for a bare machine does neither.
     pub program: bool,
@@ -34,8 +36,9 @@ impl Elf {
         let file = ElfFile::<E>::parse(bytes)?;
         let machine = file.elf_header().e_machine(file.endian()).0;
         let build = file.build_id()?.and_then(|id| id.first_chunk());
-        let board = file.section_by_name(Image::BOARD_SECTION);
-        let board = board.map(|section| section.data()).transpose()?;
+        let section = |name| file.section_by_name(name).map(|section| section.data()).transpose();
+        let board = section(Image::BOARD_SECTION)?;
+        let abi = section(Image::ABI_SECTION)?.map(<[u8]>::to_vec);
         let endian = file.endian();
         let program = file.elf_program_headers().iter().any(|part| match part.p_type(endian) {
             elf::PT_INTERP => true,
@@ -47,6 +50,7 @@ impl Elf {
             bits,
             build: build.map(|id| u64::from_be_bytes(*id)),
             board: board.map(|name| String::from_utf8_lossy(name).into_owned()),
+            abi,
             program,
         })
     }

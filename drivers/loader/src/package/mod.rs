@@ -18,17 +18,19 @@
 //! ```
 
 mod elf;
+mod error;
 mod head;
 mod key;
 
 use head::{Head, SIGNED};
 use sha2::{Digest, Sha256};
 use std::fmt;
-use unisono_core::wire::board::{ABI, NAME_MAX};
+use unisono_core::wire::board::ABI;
 use unisono_offload_dpu::Image;
 use zerocopy::{FromBytes, IntoBytes};
 
 pub use elf::Elf;
+pub use error::PackageError;
 pub use key::{Key, KeyId, Secret, Trust, has_private_key};
 
 /// Bytes of a header.
@@ -94,81 +96,6 @@ impl fmt::Display for Version {
     }
 }
 
-/// Why something is no image that can be used.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PackageError {
-    /// It does not begin as an image does.
-    #[error("no unisono image: it does not begin with the magic; `unisono flash pack` makes one")]
-    Magic,
-    /// The header is of another version.
-    #[error(
-        "its header has format {0}, this program knows format 1: use the program that packed it"
-    )]
-    Format(u16),
-    /// It ends within the header.
-    #[error("it ends within the header: {0} of {HEADER_BYTES} bytes are there")]
-    Short(usize),
-    /// A field of the header makes no sense.
-    #[error("its header is damaged: {0}")]
-    Header(&'static str),
-    /// The payload does not have the length that the header says.
-    #[error("its header says {says} bytes of payload, but {has} follow: copy it again")]
-    Length {
-        /// What the header says.
-        says: u64,
-        /// What follows it.
-        has: u64,
-    },
-    /// It is too large, or empty.
-    #[error("a payload of {0} bytes; 1 to {PAYLOAD_MAX} are possible")]
-    Size(u64),
-    /// The payload is not what it was.
-    #[error("its payload has SHA-256 {has}, its header says {says}: copy it again")]
-    Hash {
-        /// What the header says.
-        says: String,
-        /// What the payload has.
-        has: String,
-    },
-    /// It speaks other messages.
-    #[error("it speaks message ABI {0}, this host {ABI}: build image and host together")]
-    Abi(u16),
-    /// That is no name of a board.
-    #[error(
-        "{0:?} is no name of a board: at most {NAME_MAX} of a-z, 0-9, `-`, `_` and `.`, the \
-             first a letter or digit"
-    )]
-    Board(String),
-    /// It is for another board.
-    #[error("it is for board {has}, not for {wanted}")]
-    OtherBoard {
-        /// Whose image it is.
-        has: String,
-        /// Whose image it should be.
-        wanted: String,
-    },
-    /// The image names a board that cannot be one.
-    #[error("its section {section} names {0:?}, which is no board", section = Image::BOARD_SECTION)]
-    Section(String),
-    /// The payload claims to be an ELF file.
-    #[error("its payload begins as an ELF file, but is none: {0}")]
-    Elf(String),
-    /// A signature is demanded.
-    #[error("it is not signed, and --trust demands a signature: `unisono flash pack --sign` signs")]
-    Unsigned,
-    /// It is signed by a stranger.
-    #[error("it is signed with key {key}, which is not among the trusted: {trusted}")]
-    Stranger {
-        /// Whose signature it has.
-        key: KeyId,
-        /// Whose would do.
-        trusted: String,
-    },
-    /// The signature is not one of this header.
-    #[error("its signature with key {0} is wrong: the image was changed after it was signed")]
-    Signature(KeyId),
-}
-
 /// An image with its header.
 ///
 /// It is in memory as a whole: what is loaded is what was checked, whatever happens to the file.
@@ -201,7 +128,7 @@ impl Package {
     ///
     /// # Errors
     /// If it is empty, too large or a damaged ELF file, if the board's name is none, or if the
-    /// image itself names another board.
+    /// image itself names another board, or speaks other messages than this host.
     pub fn new(payload: Vec<u8>, board: &str, version: Version) -> Result<Self, PackageError> {
         let kind = Kind::of(&payload);
         let elf = elf_of(kind, &payload)?;
@@ -210,6 +137,9 @@ impl Package {
         let padded = head::padded(&name).ok_or_else(|| PackageError::Board(board.to_owned()))?;
         if let Some(has) = named_in(elf.as_ref())?.filter(|has| *has != name) {
             return Err(PackageError::OtherBoard { has, wanted: name });
+        }
+        if let Some(other) = spoken_in(elf.as_ref())?.filter(|abi| *abi != ABI) {
+            return Err(PackageError::Abi(other));
         }
         let head = Head {
             magic: head::MAGIC,
@@ -276,6 +206,10 @@ impl Package {
         if named_in(elf.as_ref())?.is_some_and(|has| has != board) {
             return Err(PackageError::Header("its payload is for another board than it says"));
         }
+        // The payload's own word counts, whatever the header claims.
+        if let Some(other) = spoken_in(elf.as_ref())?.filter(|abi| *abi != ABI) {
+            return Err(PackageError::Abi(other));
+        }
         Ok(Self { head, kind, board, elf, bytes, start: HEADER_BYTES })
     }
 
@@ -319,6 +253,12 @@ impl Package {
     #[must_use]
     pub const fn abi(&self) -> u16 {
         self.head.abi.get()
+    }
+
+    /// Does the image itself name that version? Otherwise it is that of whoever has packed it.
+    #[must_use]
+    pub fn names_abi(&self) -> bool {
+        self.elf.as_ref().is_some_and(|elf| elf.abi.is_some())
     }
 
     /// The first bytes of its build id, if it has one.
@@ -375,6 +315,12 @@ fn named_in(elf: Option<&Elf>) -> Result<Option<String>, PackageError> {
         Some(_) => Ok(Some(canonical)),
         None => Err(PackageError::Section(name.to_owned())),
     }
+}
+
+/// The version of the messages that an image itself names.
+fn spoken_in(elf: Option<&Elf>) -> Result<Option<u16>, PackageError> {
+    let section = elf.and_then(|elf| elf.abi.as_deref());
+    section.map(Image::abi).transpose().map_err(PackageError::AbiSection)
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -1,9 +1,11 @@
 //! `--on`: which device each rank is on.
 
 use super::super::drivers::Wanted;
-use super::super::error::Usage;
+use super::super::error::{Interrupted, Usage};
 use super::GroupArgs;
 use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use unisono::device::{Catalog, DeviceSpec, Dpu, DpuRole, Opened};
 
 /// The devices and boards that the command line names.
@@ -72,12 +74,14 @@ impl Devices {
 
     /// Opens the devices and starts the boards for such a group, if there can be one. `auto` is
     /// every GPU, then CPU ranks up to `wanted`; as many as there are cores if that is `None` and
-    /// there is no GPU. `shared`: other processes have ranks of the group, too.
+    /// there is no GPU. `shared`: other processes have ranks of the group, too. Once `stop` is set,
+    /// no board is waited for.
     pub fn open(
         &self,
         wanted: Option<usize>,
         group: &GroupArgs,
         shared: bool,
+        stop: &Arc<AtomicBool>,
     ) -> anyhow::Result<Ranks> {
         let mut named = self.0.clone();
         if self.count().is_none() {
@@ -90,7 +94,10 @@ impl Devices {
         let (mut ranks, mut aggregators) = (Vec::new(), Vec::new());
         for spec in &named {
             if let DeviceSpec::Dpu(board) = spec {
-                let dpu = Dpu::start(board, members, group.timeout)?;
+                let dpu = Dpu::start_unless(stop, board, members, group.timeout)?;
+                if stop.load(Ordering::Relaxed) {
+                    return Err(Interrupted.into());
+                }
                 match board.role {
                     DpuRole::Aggregator => aggregators.push(dpu),
                     DpuRole::Rank => ranks.push(Place::Board(dpu)),
@@ -217,7 +224,7 @@ mod tests {
             links: Links::Auto,
             interface: None,
         };
-        let ranks = Devices::cpus(3).open(None, &group, false).expect("the CPU");
+        let ranks = Devices::cpus(3).open(None, &group, false, &Arc::default()).expect("the CPU");
         assert_eq!(
             (ranks.count(), ranks.describe("cpu"), ranks.any_gpu()),
             (3, "cpu".into(), false)

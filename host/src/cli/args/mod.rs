@@ -46,7 +46,7 @@ pub struct GroupArgs {
     /// Chunks in flight, 1 to 16 [default: as many as fit]
     #[arg(long, value_name = "W")]
     pub window: Option<u16>,
-    /// Give a call up after this time without any progress
+    /// Give a call up after this time without any progress, and a board that does not answer
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
     pub timeout: Duration,
     /// How processes reach each other, if a launcher (`unisono launch`, mpirun, mpiexec, srun) has

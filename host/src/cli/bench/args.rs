@@ -2,6 +2,7 @@
 
 use super::super::args::{Devices, GroupArgs, Ranks, bytes, dtype, op};
 use super::super::error::Usage;
+use super::super::interrupt::Interrupt;
 use clap::ValueEnum;
 use std::path::PathBuf;
 use unisono::{DType, Kind, ReduceOp};
@@ -200,7 +201,7 @@ impl Collective {
 impl CollectiveArgs {
     /// Opens the devices of this process's ranks and starts boards. Without `--on` there is one for
     /// each core, or each process if there are several.
-    pub fn ranks(&self, processes: bool) -> anyhow::Result<Ranks> {
+    pub fn ranks(&self, processes: bool, interrupt: &Interrupt) -> anyhow::Result<Ranks> {
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         let cores = || if processes { 1 } else { cores() };
         let Some(on) = &self.on else {
@@ -213,7 +214,7 @@ impl CollectiveArgs {
             (Some(named), Some(threads)) if named != threads => {
                 Err(Usage(format!("--on names {named} ranks, -t {threads}")).into())
             }
-            (_, threads) => on.open(threads, &self.group, processes),
+            (_, threads) => on.open(threads, &self.group, processes, &interrupt.flag()),
         }
     }
 

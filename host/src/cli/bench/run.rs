@@ -22,7 +22,7 @@ use unisono::{Call, DType, Error, Kind, Member, ReduceOp};
 pub fn run(args: &CollectiveArgs, interrupt: &Interrupt) -> Result<()> {
     let sizes = args.sizes()?;
     let world = args.group.world(interrupt)?;
-    let places = args.ranks(world.is_some());
+    let places = args.ranks(world.is_some(), interrupt);
     let counted = places.as_ref().map(Ranks::count).map_err(copy);
     let met = Job::meet(world, counted);
     let (places, job) = (places?, met?);

@@ -56,19 +56,27 @@ fn add_keys(path: &Path, keys: &mut Vec<Key>) -> Result<()> {
     for entry in fs::read_dir(path).with_context(shown)? {
         let file = entry.with_context(shown)?.path();
         if file.extension().is_some_and(|end| end == "pub" || end == "pem") {
-            let text = key_text(&file)?;
-            // Who signs has both kinds in one folder.
-            if has_private_key(&text) {
-                tracing::info!("{}: skipped, it has a private key", file.display());
-                continue;
+            let bytes = read_at_most(&file, KEY_MAX)?;
+            match key_in(&bytes) {
+                Ok(key) => keys.push(key),
+                Err(why) => tracing::info!("{}: skipped, {why}", file.display()),
             }
-            keys.push(parsed(&file, Key::from_pem(&text))?);
         }
     }
     if keys.len() == before {
-        bail!("{}: no *.pub or *.pem file with a public key in this folder", shown());
+        bail!("{}: no *.pub or *.pem file with a public ed25519 key in this folder", shown());
     }
     Ok(())
+}
+
+/// The public key in a file of a folder that may have others, too: who signs has both halves of a
+/// key there, and keys of other programs end with the same letters.
+fn key_in(bytes: &[u8]) -> Result<Key, String> {
+    let text = str::from_utf8(bytes).map_err(|_| "it is no text".to_owned())?;
+    if has_private_key(text) {
+        return Err("it has a private key".to_owned());
+    }
+    Key::from_pem(text)
 }
 
 /// A key of either kind.

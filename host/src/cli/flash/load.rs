@@ -15,8 +15,8 @@ use unisono_loader::{Act, LoadError, Package, Plan, Step, Watch, World, loader};
 pub struct LoadArgs {
     /// The image, with or without a header
     image: PathBuf,
-    /// Where to: qemu:MACHINE (aarch64, riscv64, cortex-m), probe-rs[:CHIP], rshim[:N],
-    /// remoteproc[:N] or ssh:[USER@]HOST
+    /// Where to: qemu:MACHINE (aarch64, aarch64-udp, riscv64, riscv64-udp, cortex-m),
+    /// probe-rs[:CHIP], rshim[:N], remoteproc[:N] or ssh:[USER@]HOST
     #[arg(long, value_name = "DEVICE")]
     to: String,
     /// Print what would be done, and do nothing

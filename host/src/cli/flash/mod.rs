@@ -10,6 +10,7 @@ use super::report::{print, print_json};
 use super::staged::Staged;
 use anyhow::{Context, Result};
 use report::{About, Signature};
+use std::fs;
 use std::path::PathBuf;
 use unisono_loader::{Package, PackageError, Secret, Version};
 
@@ -119,6 +120,13 @@ fn pack(args: &PackArgs) -> Result<()> {
         signature = Signature::Made;
     }
     let mut file = Staged::create(&args.output)?;
+    // An image cannot be built from its package again, nor a key from anything.
+    let same = |path: &&PathBuf| fs::canonicalize(path).is_ok_and(|other| other == file.path());
+    if let Some(input) = [Some(&args.payload), args.sign.as_ref()].into_iter().flatten().find(same)
+    {
+        let input = input.display();
+        return Err(Usage(format!("{input} is input and output; name another output")).into());
+    }
     file.write(package.header())?;
     file.write(package.payload())?;
     file.sync()?;

@@ -28,6 +28,8 @@ pub struct About {
     board: String,
     version: String,
     abi: u16,
+    /// Does the image itself name it?
+    abi_named: bool,
     /// What it is, in words.
     payload: String,
     bytes: u64,
@@ -51,6 +53,7 @@ impl About {
             board: package.board().to_owned(),
             version: package.version().to_string(),
             abi: package.abi(),
+            abi_named: package.names_abi(),
             payload,
             bytes: package.payload().len() as u64,
             build: package.build().map(|build| format!("{build:016x}")),
@@ -72,10 +75,11 @@ impl About {
             Signature::Unchecked => format!("by key {key}, not checked: no --trust"),
             Signature::Checked => format!("by key {key}, checked"),
         };
+        let own = if self.abi_named { "" } else { " (the image itself names none)" };
         let packed = if self.packed_here { ", without a header: packed on the fly" } else { "" };
         format!(
             "image      {file}{packed}\n\
-             board      {board}, version {version}, message ABI {abi}\n\
+             board      {board}, version {version}, message ABI {abi}{own}\n\
              payload    {payload}, {bytes} bytes, build id {build}\n\
              sha256     {sha256}\n\
              signature  {signature}\n"

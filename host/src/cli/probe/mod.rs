@@ -54,7 +54,7 @@ impl ProbeArgs {
         self.on.as_ref().map_or_else(Vec::new, Devices::wanted)
     }
 
-    fn ranks(&self, processes: bool) -> anyhow::Result<Ranks> {
+    fn ranks(&self, processes: bool, interrupt: &Interrupt) -> anyhow::Result<Ranks> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         match &self.on {
             None => Ok(Ranks::cpus(if processes { 1 } else { cores })),
@@ -62,7 +62,7 @@ impl ProbeArgs {
                 if processes {
                     on.without_boards()?;
                 }
-                on.open(None, &self.group, processes)
+                on.open(None, &self.group, processes, &interrupt.flag())
             }
         }
     }
@@ -71,7 +71,7 @@ impl ProbeArgs {
 /// Runs the command.
 pub fn run(args: &ProbeArgs, interrupt: &Interrupt) -> anyhow::Result<()> {
     let world = args.group.world(interrupt)?;
-    let places = args.ranks(world.is_some());
+    let places = args.ranks(world.is_some(), interrupt);
     let counted = places.as_ref().map(Ranks::count).map_err(copy);
     let met = Job::meet(world, counted);
     let (places, job) = (places?, met?);

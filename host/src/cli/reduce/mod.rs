@@ -171,7 +171,7 @@ pub fn run(args: &ReduceArgs, interrupt: &Interrupt) -> anyhow::Result<()> {
     let mut buckets = Buckets::new(first, args.bucket);
     let steps = if args.verify { 4 } else { 3 };
     let on = args.on.clone().unwrap_or_else(|| Devices::cpus(own.len()));
-    let ranks = on.open(Some(own.len()), &args.group, job.world().is_some());
+    let ranks = on.open(Some(own.len()), &args.group, job.world().is_some(), &interrupt.flag());
     let told = job.agree(ranks.as_ref().map(drop).map_err(copy));
     let (ranks, _) = (ranks?, told?);
     if let Some(most) = ranks.room() {
