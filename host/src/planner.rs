@@ -24,6 +24,10 @@ const CHUNK_MAX: u64 = 1 << 19;
 /// Largest tensor that members send whole to each other over byte streams.
 const ONE_SHOT_BYTES: u64 = 8 << 10;
 
+/// Smallest chunk where bytes travel between members that share cores: there a message costs its
+/// sender's and its receiver's time, one after the other, and one owner takes the fewest messages.
+const CHUNK_MIN_CROWDED: u64 = 64 << 10;
+
 /// Largest tensor, and group, for which receivers of byte streams have room before they are asked.
 const EAGER_BYTES: u64 = 256 << 10;
 const EAGER_RANKS: u16 = 24;
@@ -129,6 +133,8 @@ pub struct PlanOptions {
     pub boards: Option<Limits>,
     /// Some members reach each other by byte streams only, as over a network.
     pub streams: bool,
+    /// Somewhere more members share a machine than it has cores.
+    pub crowded: bool,
     /// Devices are not all the same.
     pub mixed: bool,
     /// Schedules that somebody has chosen by size.
@@ -159,7 +165,7 @@ impl PlanOptions {
         let order = Order::Canonical;
         let choice = Choice::Auto;
         let (chunk, window, owners, boards) = (None, None, None, None);
-        let (streams, mixed, selection, table) = (false, false, None, None);
+        let (streams, crowded, mixed, selection, table) = (false, false, false, None, None);
         Self {
             ranks,
             choice,
@@ -169,6 +175,7 @@ impl PlanOptions {
             owners,
             boards,
             streams,
+            crowded,
             mixed,
             selection,
             table,
@@ -285,6 +292,7 @@ impl PlanOptions {
         }
         // Where devices differ, the fastest one is sooner ready with it than the slowest.
         let alike = self.owners.is_none() && self.ranks <= ONE_SHOT_RANKS;
+        let alike = alike && !(self.streams && self.crowded);
         // A message over a network costs as much as so many bytes more of it.
         let peers = u64::from(self.ranks.max(2) - 1);
         let copied = (SMALL as u64 / peers).max(INLINE as u64);
@@ -298,7 +306,11 @@ impl PlanOptions {
     /// How calls of this group are cut.
     #[must_use]
     pub fn cut(&self) -> Cut {
-        let least = if self.mixed { CHUNK_MIN_GPU } else { CHUNK_MIN };
+        let least = match self.mixed {
+            true => CHUNK_MIN_GPU,
+            false if self.streams && self.crowded => CHUNK_MIN_CROWDED,
+            false => CHUNK_MIN,
+        };
         let most = if self.streams { CHUNK_MAX_STREAM } else { CHUNK_MAX };
         let eager = match self.streams {
             _ if self.boards.is_some() => 0,
@@ -307,5 +319,32 @@ impl PlanOptions {
             false => u64::MAX,
         };
         Cut { chunk: [least, most], window: WINDOW_MAX as u16, eager }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Schedule and chunk, in elements, of an all-reduce of so many f32.
+    fn planned(options: &PlanOptions, count: u64) -> (String, u64) {
+        let op = Some(ReduceOp::Sum);
+        let plan = options.plan(Kind::AllReduce, DType::F32, op, count).expect("a plan");
+        (plan.schedule.name().to_owned(), plan.chunk)
+    }
+
+    #[test]
+    fn members_that_share_cores_send_small_tensors_to_one_owner() {
+        let alone = PlanOptions { streams: true, ..PlanOptions::new(4) };
+        assert_eq!(planned(&alone, 2).0, "one-shot", "a step less where each has a core");
+        let crowded = PlanOptions { crowded: true, ..alone };
+        for count in [2, 256, 8 << 10] {
+            let (schedule, chunk) = planned(&crowded, count);
+            assert_eq!(schedule, "direct");
+            assert!(chunk >= count, "{count} elements in one chunk");
+        }
+        assert_eq!(planned(&crowded, 64 << 10), ("direct".to_owned(), 16 << 10), "256 KiB");
+        let memory = PlanOptions { streams: false, ..crowded };
+        assert_eq!(planned(&memory, 2).0, "one-shot", "memory takes nobody's time");
     }
 }

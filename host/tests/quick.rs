@@ -1,5 +1,5 @@
-//! All-reduces of one step or two that begin without a machine: members are driven by hand, in orders that
-//! a seed decides, so that machines take over at every point.
+//! All-reduces of one step or two that begin without a machine: members are driven by hand, in
+//! orders that a seed decides, so that machines take over at every point.
 
 use unisono_core::machine::Config;
 use unisono_core::schedule::Owners;

@@ -17,7 +17,7 @@ use std::time::Instant;
 use unisono_core::wire::frame::{Body, Data, Fingerprint, HEADER_MAX, Header, Phase, encode_head};
 use unisono_core::{DType, Form, Kind, ReduceOp, Scalar};
 use unisono_driver::{HostPtr, Link, Outgoing};
-use unisono_link_tcp::{Options, TcpLink};
+use unisono_link_tcp::{End, Options, TcpLink};
 
 const TURNS: usize = 15;
 const TRIPS: usize = 5_000;
@@ -192,8 +192,9 @@ fn main() {
     }
     let links = || {
         let (near, far) = streams();
-        let new = |stream| TcpLink::new(vec![stream], Options::default()).expect("connected");
-        (new(near), new(far))
+        let new =
+            |stream, end| TcpLink::new(vec![stream], end, Options::default()).expect("connected");
+        (new(near, End::First), new(far, End::Second))
     };
     let bares = || {
         let (near, far) = streams();

@@ -22,6 +22,14 @@
 //! alone has one stream; striping it would put frames back together in user space, and where one
 //! stream is too slow because of its rate per connection, calls in flight are the remedy.
 //!
+//! # Two streams for the two directions
+//!
+//! What one end of a link sends on a channel and what the other one sends on it are in different
+//! streams: the [`End`]s count them from different ones. Members of a collective send at the same
+//! time, and the system delivers into a stream under the lock that sending from it takes; in one
+//! stream each would wait for the other. 8 B over two processes on loopback took 4.9 us with two
+//! streams where it had taken 5 to 7.
+//!
 //! # Format
 //!
 //! A frame is prefix and header ([`unisono_core::wire::frame::encode_head`]), then the payload in
@@ -54,5 +62,5 @@ mod options;
 mod outbox;
 mod segment;
 
-pub use link::{TcpLink, Wait};
+pub use link::{End, TcpLink, Wait};
 pub use options::{Options, TcpError};

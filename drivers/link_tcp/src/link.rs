@@ -14,12 +14,21 @@ use std::time::{Duration, Instant};
 use unisono_core::wire::frame::Header;
 use unisono_driver::{HostMemory, Incoming, Link, LinkCaps, LinkError, Outgoing};
 
-/// A stream and what is under way in it.
+/// A stream, and what goes out and comes in over it: not of the same channel, see the crate's head.
 #[derive(Debug)]
-struct Channel<M> {
+struct Stream<M> {
     stream: TcpStream,
     out: Outbox<M>,
     inc: Inbox,
+}
+
+/// Which end of a link this is: each pair has one of either.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// One end,
+    First,
+    /// and the other one.
+    Second,
 }
 
 /// A descriptor to sleep on. See [`TcpLink::waits`].
@@ -36,28 +45,44 @@ pub struct Wait<'a> {
 /// One end of a link to one peer, over a stream for each channel. See the crate's head.
 #[derive(Debug)]
 pub struct TcpLink<M: HostMemory> {
-    channels: Box<[Channel<M>]>,
+    streams: Box<[Stream<M>]>,
+    /// How many streams further than a channel's number its frames go out, and come in.
+    shifts: [usize; 2],
     /// The peer has ended one of the streams, so it is done with all of them.
     closed: bool,
     linger: Duration,
 }
 
 impl<M: HostMemory> TcpLink<M> {
-    /// A link over connected streams: `streams[c]` carries channel `c`, at both ends.
+    /// A link over connected streams, one for each channel, in the same order at both ends.
     ///
     /// # Errors
     /// If there is no stream, or one is not connected or cannot be set up.
-    pub fn new(streams: Vec<TcpStream>, options: Options) -> Result<Self, TcpError> {
+    pub fn new(streams: Vec<TcpStream>, end: End, options: Options) -> Result<Self, TcpError> {
         if streams.is_empty() {
             return Err(TcpError::NoStream);
         }
-        let channels = streams.into_iter().enumerate().map(|(channel, stream)| {
+        let across = streams.len() / 2;
+        let shifts = if end == End::First { [0, across] } else { [across, 0] };
+        let streams = streams.into_iter().enumerate().map(|(number, stream)| {
             options::prepare(&stream, options.silence)
-                .map_err(|(what, source)| TcpError::Stream { channel, what, source })?;
-            Ok(Channel { stream, out: Outbox::new(), inc: Inbox::new() })
+                .map_err(|(what, source)| TcpError::Stream { number, what, source })?;
+            Ok(Stream { stream, out: Outbox::new(), inc: Inbox::new() })
         });
-        let channels = channels.collect::<Result<_, TcpError>>()?;
-        Ok(Self { channels, closed: false, linger: options.linger })
+        let streams = streams.collect::<Result<_, TcpError>>()?;
+        Ok(Self { streams, shifts, closed: false, linger: options.linger })
+    }
+
+    /// The numbers of the streams over which a channel's frames go out and come in.
+    fn streams_of(&self, channel: usize) -> [usize; 2] {
+        let all = self.streams.len();
+        // Of a channel that there is not, there is no stream.
+        self.shifts.map(|shift| if channel < all { (channel + shift) % all } else { all })
+    }
+
+    fn out(&mut self, channel: usize) -> Option<&mut Stream<M>> {
+        let [number, _] = self.streams_of(channel);
+        self.streams.get_mut(number)
     }
 
     /// What to sleep on after a round (it begins with [`Link::poll`]) in which nothing could be
@@ -67,7 +92,7 @@ impl<M: HostMemory> TcpLink<M> {
     /// among them: it would wake its caller at once and for nothing. Nothing is missed between the
     /// round and the sleep if the system's `poll` or a level-triggered `epoll` does the waiting.
     pub fn waits(&self) -> impl Iterator<Item = Wait<'_>> {
-        self.channels.iter().filter_map(|c| {
+        self.streams.iter().filter_map(|c| {
             let (readable, writable) = (c.inc.is_wanted() && !c.inc.is_over(), !c.out.is_empty());
             (readable || writable).then(|| Wait { fd: c.stream.as_fd(), readable, writable })
         })
@@ -78,20 +103,20 @@ impl<M: HostMemory> TcpLink<M> {
     fn close(&mut self) {
         if !self.closed {
             self.closed = true;
-            for channel in &mut self.channels {
-                channel.out.free_all();
+            for stream in &mut self.streams {
+                stream.out.free_all();
                 // The peer may wait for the ends of the others. If it is gone, there is no stream.
-                let _ = channel.stream.shutdown(Shutdown::Write);
+                let _ = stream.stream.shutdown(Shutdown::Write);
             }
         }
     }
 
     /// Notes what an error says about the link, after the streams have been used.
-    fn judged<T>(&mut self, channel: usize, result: Result<T, LinkError>) -> Result<T, LinkError> {
+    fn judged<T>(&mut self, number: usize, result: Result<T, LinkError>) -> Result<T, LinkError> {
         match &result {
             Err(LinkError::Closed) => self.close(),
             Err(LinkError::Garbage) => {
-                if let Some(c) = self.channels.get_mut(channel) {
+                if let Some(c) = self.streams.get_mut(number) {
                     c.out.free_all();
                     // That tells the peer; if it is gone, it need not be told.
                     let _ = c.stream.shutdown(Shutdown::Both);
@@ -102,12 +127,12 @@ impl<M: HostMemory> TcpLink<M> {
         result
     }
 
-    /// Moves out what waits in a channel.
-    fn flush(&mut self, channel: usize) {
-        let flush = |c: &mut Channel<M>| c.out.flush(&c.stream);
-        let flushed = self.channels.get_mut(channel).map_or(Ok(()), flush);
+    /// Moves out what waits for a stream.
+    fn flush(&mut self, number: usize) {
+        let flush = |c: &mut Stream<M>| c.out.flush(&c.stream);
+        let flushed = self.streams.get_mut(number).map_or(Ok(()), flush);
         // An error has been noted; the next call says so.
-        let _ = self.judged(channel, flushed);
+        let _ = self.judged(number, flushed);
     }
 }
 
@@ -115,24 +140,24 @@ impl<M: HostMemory> Link for TcpLink<M> {
     type Mem = M;
 
     fn caps(&self) -> LinkCaps {
-        let channels = self.channels.len();
+        let channels = self.streams.len();
         LinkCaps { spans: false, puts: false, inline_max: INLINE, channels }
     }
 
     fn poll(&mut self) {
-        for index in 0..self.channels.len() {
-            let Some(channel) = self.channels.get_mut(index) else { return };
-            channel.inc.begin_round();
-            if !channel.out.is_empty() {
-                self.flush(index);
+        for number in 0..self.streams.len() {
+            let Some(stream) = self.streams.get_mut(number) else { return };
+            stream.inc.begin_round();
+            if !stream.out.is_empty() {
+                self.flush(number);
             }
         }
     }
 
     fn has_room(&mut self, channel: usize) -> bool {
         // On a link that is closed, sending says so.
-        let room = |c: &Channel<M>| c.out.has_room() || c.inc.is_over();
-        self.closed || self.channels.get(channel).is_none_or(room)
+        let room = |c: &mut Stream<M>| c.out.has_room() || c.inc.is_over();
+        self.closed || self.out(channel).is_none_or(room)
     }
 
     unsafe fn send(
@@ -142,8 +167,9 @@ impl<M: HostMemory> Link for TcpLink<M> {
         payload: Outgoing<M>,
         token: u32,
     ) -> Result<(), LinkError> {
-        let c = self.channels.get_mut(channel).ok_or(LinkError::Closed)?;
-        if self.closed || c.inc.is_over() {
+        let closed = self.closed;
+        let c = self.out(channel).ok_or(LinkError::Closed)?;
+        if closed || c.inc.is_over() {
             return Err(LinkError::Closed);
         }
         // SAFETY: the caller's promise.
@@ -155,26 +181,29 @@ impl<M: HostMemory> Link for TcpLink<M> {
     }
 
     fn poll_sent(&mut self, channel: usize) -> Option<u32> {
-        self.channels.get_mut(channel)?.out.poll_sent()
+        self.out(channel)?.out.poll_sent()
     }
 
     fn poll_frame(&mut self, channel: usize) -> Result<Option<Incoming<M>>, LinkError> {
-        let c = self.channels.get_mut(channel).ok_or(LinkError::Closed)?;
+        let [_, number] = self.streams_of(channel);
+        let c = self.streams.get_mut(number).ok_or(LinkError::Closed)?;
         let frame = c.inc.poll_frame(&c.stream);
-        self.judged(channel, frame)
+        self.judged(number, frame)
     }
 
     fn take(&mut self, channel: usize) {
-        if let Some(channel) = self.channels.get_mut(channel) {
-            channel.inc.take();
+        let [_, number] = self.streams_of(channel);
+        if let Some(stream) = self.streams.get_mut(number) {
+            stream.inc.take();
         }
     }
 
     unsafe fn receive(&mut self, channel: usize, into: Option<M>) -> Result<bool, LinkError> {
-        let c = self.channels.get_mut(channel).ok_or(LinkError::Closed)?;
+        let [_, number] = self.streams_of(channel);
+        let c = self.streams.get_mut(number).ok_or(LinkError::Closed)?;
         // SAFETY: the caller's promise.
         let received = unsafe { c.inc.receive(&c.stream, into) };
-        self.judged(channel, received)
+        self.judged(number, received)
     }
 
     fn enter(&mut self, _: usize, _: u32) -> bool {
@@ -186,14 +215,14 @@ impl<M: HostMemory> Link for TcpLink<M> {
     fn release(&mut self, _: usize, _: u32) {}
 
     fn withdraw(&mut self, channel: usize) -> bool {
-        if let Some(channel) = self.channels.get_mut(channel) {
-            channel.out.withdraw();
+        if let Some(stream) = self.out(channel) {
+            stream.out.withdraw();
         }
         true
     }
 }
 
-impl<M: HostMemory> Channel<M> {
+impl<M: HostMemory> Stream<M> {
     /// Sends what is left and then the end; returns the bytes that the peer still has to get.
     fn finish(&mut self) -> u64 {
         if self.out.flush(&self.stream).is_err() || self.is_dead() {
@@ -220,8 +249,8 @@ impl<M: HostMemory> Channel<M> {
     }
 }
 
-/// Do the packets of a stream get lost on their way, or their acknowledgements? A peer that is there
-/// and takes nothing acknowledges what it is asked.
+/// Do the packets of a stream get lost on their way, or their acknowledgements? A peer that is
+/// there and takes nothing acknowledges what it is asked.
 fn is_lossy(stream: &TcpStream) -> bool {
     let mut info = MaybeUninit::<libc::tcp_info>::zeroed();
     let mut len = size_of::<libc::tcp_info>() as libc::socklen_t;
@@ -243,18 +272,18 @@ impl<M: HostMemory> Drop for TcpLink<M> {
         if self.closed {
             return;
         }
-        self.channels.iter_mut().for_each(|channel| channel.out.withdraw());
+        self.streams.iter_mut().for_each(|stream| stream.out.withdraw());
         let (mut left, mut since, mut pause) = (u64::MAX, Instant::now(), PAUSE_MIN);
         loop {
-            let now = self.channels.iter_mut().map(Channel::finish).sum();
+            let now = self.streams.iter_mut().map(Stream::finish).sum();
             if now < left {
                 (left, since) = (now, Instant::now());
             }
-            let patience = |c: &Channel<M>| {
+            let patience = |c: &Stream<M>| {
                 if is_lossy(&c.stream) { self.linger.max(LOSSY) } else { self.linger }
             };
             let waited = since.elapsed();
-            if left == 0 || self.channels.iter().all(|c| waited >= patience(c)) {
+            if left == 0 || self.streams.iter().all(|c| waited >= patience(c)) {
                 return;
             }
             sleep(pause);

@@ -35,10 +35,10 @@ pub enum TcpError {
     #[error("a TCP link needs one connected stream for each channel, and was given none")]
     NoStream,
     /// A stream is not connected, or the system refuses to set it up.
-    #[error("the stream of channel {channel} cannot be used: {what} failed: {source}")]
+    #[error("stream {number} cannot be used: {what} failed: {source}")]
     Stream {
         /// Which of the streams.
-        channel: usize,
+        number: usize,
         /// What was asked of the system.
         what: &'static str,
         /// What the system says.

@@ -15,7 +15,7 @@ use unisono_core::{
 };
 use unisono_device_scalar::ScalarDevice;
 use unisono_driver::HostPtr;
-use unisono_link_tcp::TcpLink;
+use unisono_link_tcp::{End, TcpLink};
 use unisono_runtime::{Buffers as Memory, Call, Engine};
 
 const CHANNELS: usize = 4;
@@ -141,7 +141,9 @@ fn reduce(ranks: u16, buffers: Buffers, counts: &[usize], sleeps: bool) {
     let members = connect(ranks.into(), buffers).into_iter().zip(0..);
     let members: Vec<_> = members
         .map(|(streams, rank)| {
-            let links = streams.into_iter().map(|s| (!s.is_empty()).then(|| link(s)));
+            let end = |peer: u16| if rank < peer { End::First } else { End::Second };
+            let links = streams.into_iter().zip(0..);
+            let links = links.map(|(s, peer)| (!s.is_empty()).then(|| link(s, end(peer))));
             (rank, Member::new(rank, 1, ScalarDevice::default(), links.collect()))
         })
         .collect();

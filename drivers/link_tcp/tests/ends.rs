@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 use unisono_driver::{Arrived, HostPtr, Link, LinkError, Outgoing};
-use unisono_link_tcp::{Options, TcpError, TcpLink};
+use unisono_link_tcp::{End, Options, TcpError, TcpLink};
 
 const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// More than the system holds on the way.
@@ -127,8 +127,8 @@ fn the_end_of_a_link_takes_along_what_was_sent_before() {
     sockopt::set_socket_send_buffer_size(&near, 1 << 20).expect("a buffer");
     sockopt::set_socket_recv_buffer_size(&far, 4 << 10).expect("a buffer");
     let options = Options { linger: GUARD, ..Options::default() };
-    let mut a = TcpLink::new(vec![near], options).expect("connected");
-    let mut b = link(vec![far]);
+    let mut a = TcpLink::new(vec![near], End::First, options).expect("connected");
+    let mut b = link(vec![far], End::Second);
     // What A has not read makes the system reset the connection when A is gone.
     tell(&mut b, 0, 1);
     let payload = pattern(3, 150_000);
@@ -154,7 +154,7 @@ fn the_end_of_a_link_takes_along_what_was_sent_before() {
 fn a_peer_that_takes_nothing_does_not_hold_up_the_end_for_ever() {
     let (near, far) = streams(LOCALHOST, Buffers::System);
     let options = Options { linger: Duration::from_millis(50), ..Options::default() };
-    let mut link = TcpLink::new(vec![near], options).expect("connected");
+    let mut link = TcpLink::new(vec![near], End::First, options).expect("connected");
     let large = vec![0; LARGE];
     send(&mut link, 0, 1, &large);
     let since = Instant::now();
@@ -168,7 +168,7 @@ fn the_end_does_not_wait_for_a_peer_that_is_gone() {
     let options = Options { linger: 10 * GUARD, ..Options::default() };
     for peer_reads in [false, true] {
         let (near, mut far) = streams(LOCALHOST, Buffers::System);
-        let mut link = TcpLink::new(vec![near], options).expect("connected");
+        let mut link = TcpLink::new(vec![near], End::First, options).expect("connected");
         let large = vec![0; LARGE];
         send(&mut link, 0, 1, &large);
         if peer_reads {
@@ -187,7 +187,7 @@ fn the_end_does_not_wait_for_a_peer_that_is_gone() {
 #[test]
 fn half_a_connection_is_none() {
     let (mut near, far) = streams(LOCALHOST, Buffers::System);
-    let mut far = link(vec![far]);
+    let mut far = link(vec![far], End::Second);
     near.write_all(&encoded(&control(1))).expect("open");
     near.write_all(&encoded(&data(2, 900))[..10]).expect("open");
     near.shutdown(Shutdown::Write).expect("open");
@@ -211,7 +211,7 @@ const PEER: &str = "UNISONO_TEST_PEER";
 fn peer_process() {
     let Ok(address) = std::env::var(PEER) else { return };
     let connect = |_| TcpStream::connect(&address).expect("the test listens");
-    let mut link = link((0..2).map(connect).collect());
+    let mut link = link((0..2).map(connect).collect(), End::First);
     let large = vec![1; LARGE];
     send(&mut link, 0, 1, &large);
     wait(&mut [&mut link], |_| None)
@@ -227,7 +227,8 @@ fn a_peer_that_is_killed_is_noticed_in_the_middle() {
         .stdout(Stdio::null())
         .spawn()
         .expect("a process");
-    let mut link = link((0..2).map(|_| listener.accept().expect("the peer").0).collect());
+    let accept = |_| listener.accept().expect("the peer").0;
+    let mut link = link((0..2).map(accept).collect(), End::Second);
     let large = vec![1; LARGE];
     send(&mut link, 1, 7, &large);
     let mut place = vec![0; LARGE];
@@ -290,13 +291,13 @@ fn a_caller_may_sleep_until_a_link_can_go_on() {
 
 #[test]
 fn what_cannot_be_a_link_is_refused_with_a_reason() {
-    let none = TcpLink::<HostPtr>::new(Vec::new(), Options::default());
+    let none = TcpLink::<HostPtr>::new(Vec::new(), End::First, Options::default());
     assert!(matches!(none, Err(TcpError::NoStream)));
     let (near, _far) = streams(LOCALHOST, Buffers::System);
     let loose = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
-    let error = TcpLink::<HostPtr>::new(vec![near, loose.into()], Options::default());
+    let error = TcpLink::<HostPtr>::new(vec![near, loose.into()], End::First, Options::default());
     let error = error.expect_err("not connected").to_string();
-    assert!(error.contains("channel 1") && error.contains("its peer"), "{error}");
+    assert!(error.contains("stream 1") && error.contains("its peer"), "{error}");
 }
 
 #[test]
@@ -306,7 +307,7 @@ fn streams_send_at_once_and_notice_a_peer_that_is_silent() {
         let same = near.try_clone().expect("a descriptor");
         let silence = Duration::from_secs(silence);
         let options = Options { silence, ..Options::default() };
-        let _link = TcpLink::<HostPtr>::new(vec![near], options).expect("connected");
+        let _link = TcpLink::<HostPtr>::new(vec![near], End::First, options).expect("connected");
         assert!(sockopt::tcp_nodelay(&same).expect("an option"));
         assert!(sockopt::socket_keepalive(&same).expect("an option"));
         assert_eq!(sockopt::tcp_user_timeout(&same).expect("an option"), seconds * 1000);

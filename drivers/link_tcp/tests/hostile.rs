@@ -10,7 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, TcpStream};
 use std::time::Instant;
 use unisono_core::wire::frame::Header;
 use unisono_driver::{Arrived, HostPtr, Link, LinkError};
-use unisono_link_tcp::TcpLink;
+use unisono_link_tcp::{End, TcpLink};
 
 /// Bytes between two marks, as the crate's head says.
 const SEGMENT: usize = 256 << 10;
@@ -156,7 +156,7 @@ fn a_stream_may_be_cut_at_every_byte() {
     ];
     let bytes: Vec<u8> = list.iter().flat_map(wire).collect();
     let (mut near, far) = streams(LOCALHOST, Buffers::System);
-    let mut far = link(vec![far]);
+    let mut far = link(vec![far], End::Second);
     for at in 1..bytes.len() {
         let (first, second) = bytes.split_at(at);
         let frames = expected(&list);
@@ -224,7 +224,7 @@ proptest! {
         let parts: Vec<&[u8]> = cuts.windows(2).map(|w| &bytes[w[0]..w[1]]).collect();
         let (mut near, far) = streams(LOCALHOST, Buffers::System);
         let frames = expected(&list);
-        let got = arrived(&mut near, &mut link(vec![far]), &parts, frames.len());
+        let got = arrived(&mut near, &mut link(vec![far], End::Second), &parts, frames.len());
         prop_assert!(got == frames, "{list:?}");
     }
 }
@@ -254,7 +254,7 @@ proptest! {
         }
         let (near, far) = streams(LOCALHOST, Buffers::System);
         let (_near2, far2) = streams(LOCALHOST, Buffers::System);
-        let mut far = link(vec![far, far2]);
+        let mut far = link(vec![far, far2], End::Second);
         // A link that has given up closes its stream, so not all may be taken.
         let _ = (&near).write_all(&bytes);
         near.shutdown(std::net::Shutdown::Write).expect("a stream");

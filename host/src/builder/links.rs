@@ -13,7 +13,7 @@ use unisono_core::wire::board::Join;
 use unisono_driver::Either;
 use unisono_link_shm::{Arena, Fabric, Guard, Layout, Word};
 use unisono_link_span::{Bell, fabric_with};
-use unisono_link_tcp::{Options, TcpLink};
+use unisono_link_tcp::{End, Options, TcpLink};
 use unisono_planner::LinkKind;
 use unisono_rendezvous::{Datagrams, Route};
 
@@ -184,7 +184,8 @@ impl Far {
         match self {
             Self::Streams(all) => {
                 let mine = all.drain(..calls.min(all.len())).collect();
-                Ok(Either::A(TcpLink::new(mine, Options::default())?))
+                let end = if low { End::First } else { End::Second };
+                Ok(Either::A(TcpLink::new(mine, end, Options::default())?))
             }
             Self::Datagrams(all) if all.is_empty() => Err("a pair of members has no socket".into()),
             Self::Datagrams(all) => Ok(Either::B(UdpLink::new(all.remove(0), low, calls, keeper)?)),

@@ -45,7 +45,8 @@ impl GroupBuilder {
         let boards = about(&taken);
         let mut links = Links::new(team, boards.calls)?;
         let streams = team.any(links.streams)?;
-        let options = PlanOptions { boards: limits, streams, ..options };
+        let crowded = streams && team.any(team.is_crowded())?;
+        let options = PlanOptions { boards: limits, streams, crowded, ..options };
         let options = Self::planned(self.topology.as_ref(), options, team)?;
         for (rank, kind) in team.own_members().zip(&kinds) {
             if let Kind::Board(board) = kind {

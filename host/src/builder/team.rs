@@ -63,6 +63,11 @@ impl Team {
         self.homes.iter().filter(beside).count()
     }
 
+    /// Do members share cores here?
+    pub fn is_crowded(&self) -> bool {
+        std::thread::available_parallelism().is_ok_and(|cores| self.near() > cores.get())
+    }
+
     /// Is it a member of this process?
     pub fn is_own(&self, member: u16) -> bool {
         self.homes.get(usize::from(member)) == Some(&self.own)

@@ -8,8 +8,8 @@
 //! output or in a slot, and never goes back. So a value in a private input is copied at most once,
 //! before the first send of it; from then on the copy is the value. A result in a private output is
 //! copied at most once as well; where it came as bytes it lies in a slot already and needs no copy
-//! to be sent on. A peer writes its answer over the copy that it has read, which is what it would
-//! do in a tensor that it reaches. One slot each, kept to the lane's end, on top of what `grants` counts and never
+//! to be sent on. A peer writes its answer over the copy that it has read, as it would in a tensor
+//! that it reaches. One slot each, kept to the lane's end, on top of what `grants` counts and never
 //! given to anything else, is always there when it is wanted. A copy waits for nobody but the
 //! device, so it adds nothing that a lane could wait for in vain.
 

@@ -1,8 +1,8 @@
 //! Two steps: everybody sends a chunk to its owner, who folds it and puts the result into all
 //! windows.
 //!
-//! Of tensors that peers do not reach, chunks are copied to scratch slots before they are sent, just
-//! as a machine does it; the owner writes over the copy.
+//! Of tensors that peers do not reach, chunks are copied to scratch slots before they are sent, as
+//! a machine does it; the owner writes over the copy.
 
 use super::{Past, Plan, until_done};
 use crate::engine::Engine;

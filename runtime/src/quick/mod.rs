@@ -6,8 +6,8 @@
 //! for larger ones, so it is tried here first, with the very frames that a machine sends and
 //! expects: a peer cannot tell, and may do the same or not.
 //!
-//! What comes is only looked at until all of a step is there; if anything is missing for too long or
-//! is not exactly what it should be (another call, an abort, the end of a link), a machine takes
+//! What comes is only looked at until all of a step is there; if anything is missing for too long
+//! or is not exactly what it should be (another call, an abort, the end of a link), a machine takes
 //! over. It is told what has been done already ([`Engine::replay`]): it is deterministic, so it
 //! asks for just that, and need not be given it again.
 

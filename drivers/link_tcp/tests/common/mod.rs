@@ -10,7 +10,7 @@ use std::time::Duration;
 use unisono_core::wire::frame::{Body, Data, Fingerprint, HEADER_MAX, Header, Phase, encode_head};
 use unisono_core::{DType, Form, Kind, Scalar};
 use unisono_driver::HostPtr;
-use unisono_link_tcp::{Options, TcpLink};
+use unisono_link_tcp::{End, Options, TcpLink};
 
 /// A hang guard, not a time limit.
 pub const GUARD: Duration = Duration::from_secs(60);
@@ -48,7 +48,7 @@ pub fn pair(
     buffers: Buffers,
 ) -> (TcpLink<HostPtr>, TcpLink<HostPtr>) {
     let (a, b) = (0..channels).map(|_| streams(address, buffers)).unzip();
-    (link(a), link(b))
+    (link(a, End::First), link(b, End::Second))
 }
 
 /// Sleeps until a link can go on; false if none could for so long.
@@ -67,8 +67,8 @@ pub fn sleep_on(ends: &[&TcpLink<HostPtr>], most: Duration) -> bool {
 }
 
 /// A link with the usual options.
-pub fn link(streams: Vec<TcpStream>) -> TcpLink<HostPtr> {
-    TcpLink::new(streams, Options::default()).expect("connected")
+pub fn link(streams: Vec<TcpStream>, end: End) -> TcpLink<HostPtr> {
+    TcpLink::new(streams, end, Options::default()).expect("connected")
 }
 
 fn header(op: u64, body: Body) -> Header {
