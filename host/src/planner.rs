@@ -232,6 +232,9 @@ impl PlanOptions {
                 Some(bytes) if schedule != Schedule::OneShot => bytes / size,
                 _ => self.cut().chunk(&schedule, self.ranks, count, size),
             };
+            // Chunks of the ring decide bits, which must not depend on who shares cores.
+            let one_owner = self.streams && self.crowded && matches!(schedule, Schedule::Direct(_));
+            let chunk = if one_owner { chunk.max(CHUNK_MIN_CROWDED / size) } else { chunk };
             boards.map_or(chunk, |boards| chunk.min(boards.chunk(self.ranks, dtype)))
         });
         let window = self.window.unwrap_or(WINDOW_MAX as u16).clamp(1, WINDOW_MAX as u16);
@@ -306,11 +309,7 @@ impl PlanOptions {
     /// How calls of this group are cut.
     #[must_use]
     pub fn cut(&self) -> Cut {
-        let least = match self.mixed {
-            true => CHUNK_MIN_GPU,
-            false if self.streams && self.crowded => CHUNK_MIN_CROWDED,
-            false => CHUNK_MIN,
-        };
+        let least = if self.mixed { CHUNK_MIN_GPU } else { CHUNK_MIN };
         let most = if self.streams { CHUNK_MAX_STREAM } else { CHUNK_MAX };
         let eager = match self.streams {
             _ if self.boards.is_some() => 0,

@@ -4,7 +4,7 @@ use super::local::Local;
 use super::seat::Seat;
 use crate::error::Error;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use unisono_core::wire::frame::Abort;
 
 /// How patient each stage is.
@@ -36,7 +36,13 @@ impl Patience {
 
     /// After a look in vain in a call without a machine: waits a little; false if that was the last
     /// one. `folds`: the peers may be at folds that take a while.
-    pub fn look(&self, looks: &mut u32, folds: bool, seat: Option<&mut Seat>) -> bool {
+    pub fn look(
+        &self,
+        looks: &mut u32,
+        folds: bool,
+        seat: Option<&mut Seat>,
+        wary: &mut Wary,
+    ) -> bool {
         *looks += 1;
         let [looking, yielding] = if folds { [self.spins, self.yields] } else { self.quick };
         if *looks <= looking {
@@ -47,11 +53,37 @@ impl Patience {
         {
             seat.settle();
         }
-        let goes_on = *looks <= looking + yielding;
-        if goes_on {
-            std::thread::yield_now();
+        *looks <= looking + yielding && wary.give_way()
+    }
+}
+
+/// Waits in which a member should sleep and not yield.
+///
+/// A thread that yields on a core which other programs want gives a whole slice away, milliseconds,
+/// however soon it is wanted again; one that sleeps is woken when it is wanted.
+#[derive(Debug, Default)]
+pub(crate) struct Wary(u32);
+
+/// A yield that takes so long has let somebody else's program run: members look at what there is
+/// after each other, or fold a chunk.
+const FOREIGN: Duration = Duration::from_millis(1);
+
+/// Waits after such a yield.
+const WARY: u32 = 500;
+
+impl Wary {
+    /// Yields; false if that is not wise.
+    fn give_way(&mut self) -> bool {
+        if let Some(left) = self.0.checked_sub(1) {
+            self.0 = left;
+            return false;
         }
-        goes_on
+        let before = Instant::now();
+        std::thread::yield_now();
+        if before.elapsed() >= FOREIGN {
+            self.0 = WARY;
+        }
+        true
     }
 }
 
@@ -100,7 +132,9 @@ impl Waiter {
             {
                 seat.settle();
             }
-            std::thread::yield_now();
+            if !member.wary.give_way() {
+                member.sleep();
+            }
         } else {
             member.sleep();
         }

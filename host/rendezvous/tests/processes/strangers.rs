@@ -21,7 +21,7 @@ fn say(port: u16, bytes: &[u8]) -> Vec<u8> {
     answer
 }
 
-const PREFIX: &[u8] = b"unisono\n\x01\x00";
+const PREFIX: &[u8] = b"unisono\n\x02\x00";
 
 fn with_prefix(rest: &[u8]) -> Vec<u8> {
     [PREFIX, rest].concat()
@@ -85,7 +85,7 @@ fn another_version_is_named_on_rank_0() {
     assert_eq!(say(port, b"unisono\n\x07\x00"), PREFIX);
     let ended = zero.end();
     let error = ended.error();
-    assert!(error.contains("it speaks version 7 of the protocol, this process 1"), "{error}");
+    assert!(error.contains("it speaks version 7 of the protocol, this process 2"), "{error}");
 }
 
 #[test]
@@ -93,9 +93,9 @@ fn a_rank_meets_a_stranger_where_it_expects_rank_0() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
     let port = listener.local_addr().expect("an address").port();
     let cases: [(&[u8], &str); 3] = [
-        (b"unisono\n\x09\x00", "it speaks version 9 of the protocol, this process 1"),
+        (b"unisono\n\x09\x00", "it speaks version 9 of the protocol, this process 2"),
         (b"SSH-2.0-OpenSSH_9.2\r\n", "does not speak this protocol"),
-        (b"unisono\n\x01\x00\xff\xff\xff\xff", "a message of 4294967295 B, at most 1024"),
+        (b"unisono\n\x02\x00\xff\xff\xff\xff", "a message of 4294967295 B, at most 1024"),
     ];
     for (bytes, wanted) in cases {
         let mut command = rank(1, 2, &format!("127.0.0.1:{port}"), "meets");
