@@ -47,7 +47,7 @@ pub(crate) fn astray(path: &Path) -> &'static str {
         return if inside(path).is_empty() {
             "a folder without .icd files"
         } else {
-            "a folder whose .icd files name nothing that can be loaded"
+            "a folder whose .icd files name no library that loads and has a platform"
         };
     }
     let bare = path.components().count() == 1;
@@ -55,7 +55,9 @@ pub(crate) fn astray(path: &Path) -> &'static str {
         // These are looked up elsewhere, too.
         _ if bare => "where the loader finds none",
         _ if !path.exists() => "which does not exist",
-        Some(ending) if ending == "icd" => "a file that names nothing that can be loaded",
+        Some(ending) if ending == "icd" => {
+            "a file that names no library that loads and has a platform"
+        }
         _ => "which is no folder, no .icd file and no library of a driver",
     }
 }

@@ -90,8 +90,8 @@ fn no_driver() {
         (Path::new("/etc/passwd"), "which is no folder, no .icd file and no library"),
         (Path::new("nothing.icd"), "where the loader finds none"),
         (&empty, "a folder without .icd files"),
-        (&full, "a folder whose .icd files name nothing that can be loaded"),
-        (&icd, "a file that names nothing that can be loaded"),
+        (&full, "a folder whose .icd files name no library that loads"),
+        (&icd, "a file that names no library that loads"),
     ] {
         let answer = answer(child_command(&this()).env("OCL_ICD_VENDORS", value));
         let said = format!("no driver, as OCL_ICD_VENDORS is '{}', {what}", value.display());

@@ -2,9 +2,11 @@
 
 use super::error::Interrupted;
 #[cfg(unix)]
-use signal_hook::consts::{SIGHUP, SIGQUIT, SIGXCPU, SIGXFSZ};
+use signal_hook::consts::{SIGALRM, SIGHUP, SIGQUIT, SIGXCPU, SIGXFSZ};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
+#[cfg(unix)]
+use signal_hook::low_level;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -38,6 +40,15 @@ impl Interrupt {
             // The number first: whoever sees the flag finds the number.
             flag::register_usize(signal, new.signal.clone(), signal as usize)?;
             flag::register(signal, new.flag.clone())?;
+            #[cfg(unix)]
+            if !careful {
+                // SAFETY: `alarm` may be called in a handler.
+                unsafe { low_level::register(signal, start_alarm)? };
+            }
+        }
+        #[cfg(unix)]
+        if !careful {
+            end_at_alarm(new.signal.clone())?;
         }
         // Where files must not grow further, this signal would end the process before it can clean
         // up. Once it is caught, the write itself fails, and nobody needs to look at a flag.
@@ -60,6 +71,33 @@ impl Interrupt {
     pub fn exit_code(&self) -> Option<u8> {
         self.check().is_err().then(|| 128 + self.signal.load(Ordering::SeqCst) as u8)
     }
+}
+
+/// Seconds that a process may take to end after a signal. It waits for its devices, as they write
+/// into its memory, and a driver that is broken may never be done.
+#[cfg(unix)]
+const LONGEST: u32 = 10;
+
+#[cfg(unix)]
+fn start_alarm() {
+    // SAFETY: it only sets a timer; there was none before.
+    unsafe { libc::alarm(LONGEST) };
+}
+
+/// Ends the process when its alarm goes off.
+#[cfg(unix)]
+fn end_at_alarm(first: Arc<AtomicUsize>) -> io::Result<()> {
+    const TEXT: &[u8] =
+        b"error: interrupted, but something, perhaps a device, did not end for 10 s\n";
+    let end = move || {
+        // SAFETY: both may be called in a handler, and the text is there.
+        unsafe {
+            libc::write(libc::STDERR_FILENO, TEXT.as_ptr().cast(), TEXT.len());
+            libc::_exit(128 + first.load(Ordering::SeqCst) as i32);
+        }
+    };
+    // SAFETY: it only does what may be done in a handler.
+    unsafe { low_level::register(SIGALRM, end) }.map(drop)
 }
 
 /// Does this process ignore the signal?

@@ -113,26 +113,40 @@ fn an_ignored_signal_stays_ignored() {
     assert_eq!(names(folder.path()), ["a.st", "out.st"]);
 }
 
-/// Whatever it is in: here, writing to a pipe that nobody reads.
-#[test]
+/// The tool, which waits for somebody to read from its pipe and looks at nothing else.
 #[cfg(target_os = "linux")]
-fn the_second_signal_ends_it_at_once() {
+fn blocked(folder: &Path) -> (Child, std::io::PipeReader) {
     use std::os::fd::AsRawFd;
-    let folder = folder();
     let (mut reader, writer) = std::io::pipe().expect("a pipe");
     // SAFETY: an open pipe, and a number.
     let size = unsafe { libc::fcntl(writer.as_raw_fd(), libc::F_SETPIPE_SZ, 4096) };
     assert_eq!(size, 4096, "a script has more");
-    let mut run = command(folder.path(), &[]);
+    let mut run = command(folder, &[]);
     let child = run.args(["completions", "bash"]).stdout(writer).stderr(Stdio::piped()).spawn();
-    let mut child = child.expect("the tool");
-    drop(run);
     std::io::Read::read_exact(&mut reader, &mut [0]).expect("it has begun to write");
+    (child.expect("the tool"), reader)
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn the_second_signal_ends_it_at_once() {
+    let folder = folder();
+    let (mut child, _reader) = blocked(folder.path());
     signal(&child, "TERM");
     sleep(Duration::from_millis(100));
     assert!(child.try_wait().expect("a child").is_none(), "nothing keeps it");
     signal(&child, "TERM");
     assert_eq!(ended(child), (Some(143), String::new()));
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn what_does_not_end_is_ended() {
+    let folder = folder();
+    let (child, _reader) = blocked(folder.path());
+    signal(&child, "INT");
+    let error = "error: interrupted, but something, perhaps a device, did not end for 10 s\n";
+    assert_eq!(ended(child), (Some(130), error.to_owned()));
 }
 
 /// Also one whose calls are over before anybody looks at a clock.
