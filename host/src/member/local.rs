@@ -1,7 +1,7 @@
 //! A member that this process drives: engine, device, links.
 
 use super::seat::Seat;
-use super::wait::{Patience, Wary};
+use super::wait::{Patience, Yields};
 use super::{CALLS_MAX, Memory, Shared};
 use crate::call::Call;
 use crate::datagram::UdpLink;
@@ -85,7 +85,6 @@ pub(crate) struct Local {
     /// Some peers share no memory.
     far: bool,
     pub(super) patience: Patience,
-    pub(super) wary: Wary,
     pub(super) seat: Option<Seat>,
     pub(super) engine: Box<HostEngine>,
     // Behind the engine, which waits for its device when it is dropped.
@@ -114,7 +113,6 @@ impl Local {
             bell,
             far,
             patience,
-            wary: Wary::default(),
             seat,
             engine: Box::new(Engine::new(rank, shared.boards.epoch, device, links)),
             scratch: [const { Slots::empty() }; CALLS_MAX],
@@ -187,13 +185,13 @@ impl Local {
     pub unsafe fn run(&mut self, call: &Call, memory: Memory) -> Result<(), Error> {
         self.ready(call, memory)?;
         let interrupted = self.is_interrupted();
-        let Self { last, engine, seat, patience, wary, .. } = self;
+        let Self { last, engine, seat, patience, .. } = self;
         let Some(Prepared { call, quick, .. }) = last else { return Err(NOT_READY) };
         let mut begun = Quick::No;
         if let Some(print) = quick.as_ref().filter(|_| !interrupted) {
-            let mut looks = 0;
+            let (mut looks, mut yields) = (0, Yields::default());
             let folds = call.config.schedule != Schedule::OneShot;
-            let wait = || patience.look(&mut looks, folds, seat.as_mut(), wary);
+            let wait = || patience.look(&mut looks, folds, seat.as_mut(), &mut yields);
             // SAFETY: the caller's promise.
             begun = unsafe { engine.quick(call, print, wait) }?;
         }

@@ -41,7 +41,7 @@ impl Patience {
         looks: &mut u32,
         folds: bool,
         seat: Option<&mut Seat>,
-        wary: &mut Wary,
+        yields: &mut Yields,
     ) -> bool {
         *looks += 1;
         let [looking, yielding] = if folds { [self.spins, self.yields] } else { self.quick };
@@ -53,36 +53,36 @@ impl Patience {
         {
             seat.settle();
         }
-        *looks <= looking + yielding && wary.give_way()
+        *looks <= looking + yielding && yields.give_way()
     }
 }
 
-/// Waits in which a member should sleep and not yield.
+/// Counts yields in a call after which a member had better sleep.
 ///
 /// A thread that yields on a core which other programs want gives a whole slice away, milliseconds,
-/// however soon it is wanted again; one that sleeps is woken when it is wanted.
+/// however soon it is wanted again; one that sleeps is woken when it is wanted. Between members it is
+/// the other way round: to be woken takes longer.
 #[derive(Debug, Default)]
-pub(crate) struct Wary(u32);
+pub(crate) struct Yields {
+    long: u32,
+}
 
-/// A yield that takes so long has let somebody else's program run: members look at what there is
-/// after each other, or fold a chunk.
-const FOREIGN: Duration = Duration::from_millis(1);
+/// A yield that takes so long has let somebody else's program run, or a member that computes
+/// between its calls: members look after each other, or fold a few chunks.
+const LONG: Duration = Duration::from_millis(1);
 
-/// Waits after such a yield.
-const WARY: u32 = 500;
+/// So many of them are no chance.
+const LONG_MOST: u32 = 3;
 
-impl Wary {
+impl Yields {
     /// Yields; false if that is not wise.
     fn give_way(&mut self) -> bool {
-        if let Some(left) = self.0.checked_sub(1) {
-            self.0 = left;
+        if self.long >= LONG_MOST {
             return false;
         }
         let before = Instant::now();
         std::thread::yield_now();
-        if before.elapsed() >= FOREIGN {
-            self.0 = WARY;
-        }
+        self.long += u32::from(before.elapsed() >= LONG);
         true
     }
 }
@@ -93,6 +93,7 @@ pub(crate) struct Waiter {
     started: Instant,
     idle: u32,
     busy: u32,
+    yields: Yields,
 }
 
 /// Rounds before the first pause.
@@ -106,7 +107,7 @@ const BUSY_ROUNDS: u32 = 16;
 
 impl Waiter {
     pub const fn new(patience: Patience, started: Instant) -> Self {
-        Self { patience, started, idle: 0, busy: 0 }
+        Self { patience, started, idle: 0, busy: 0, yields: Yields { long: 0 } }
     }
 
     /// Something happened. Returns the time now and then: a call in which there is always something
@@ -132,7 +133,7 @@ impl Waiter {
             {
                 seat.settle();
             }
-            if !member.wary.give_way() {
+            if !self.yields.give_way() {
                 member.sleep();
             }
         } else {
