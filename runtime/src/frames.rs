@@ -18,7 +18,7 @@ where
         let mut worked = false;
         for (from, link) in self.links.iter_mut().enumerate() {
             let Some(link) = link else { continue };
-            let slot = &mut self.slots[index];
+            let Some(slot) = self.slots.get_mut(index) else { return false };
             while let Some(token) = link.poll_sent(index) {
                 slot.machine.handle_sent(token);
                 worked = true;
@@ -44,7 +44,9 @@ where
                 }
             }
         }
-        self.slots[index].stirred |= worked;
+        if let Some(slot) = self.slots.get_mut(index) {
+            slot.stirred |= worked;
+        }
         worked
     }
 

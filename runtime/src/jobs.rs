@@ -102,7 +102,11 @@ where
             // Only a peer that still needs the call is missed. One that has ended it may have left
             // before it hears of a limit or a round; if it has not, its frames will be missed.
             if matches!(body, Body::Data(_)) {
-                slot.machine.handle_peer_lost(to);
+                // It may have said why before it went.
+                self.listen(index);
+                if let Some(slot) = self.slots.get_mut(index) {
+                    slot.machine.handle_peer_lost(to);
+                }
             }
             return;
         }

@@ -60,8 +60,8 @@ impl Patience {
 /// Counts yields in a call after which a member had better sleep.
 ///
 /// A thread that yields on a core which other programs want gives a whole slice away, milliseconds,
-/// however soon it is wanted again; one that sleeps is woken when it is wanted. Between members it is
-/// the other way round: to be woken takes longer.
+/// however soon it is wanted again; one that sleeps is woken when it is wanted. Between members it
+/// is the other way round: to be woken takes longer.
 #[derive(Debug, Default)]
 pub(crate) struct Yields {
     long: u32,
