@@ -2,8 +2,8 @@
 //!
 //! Where each member folds once and all memory is shared, a call is: send a frame to every peer,
 //! wait for theirs, fold, and, unless everybody folds everything, tell the peers and wait until
-//! they tell. A machine costs more than that takes for small tensors, and as much as a tenth of it
-//! for larger ones, so it is tried here first, with the very frames that a machine sends and
+//! they tell. A machine costs more than that takes for small tensors, and a part of it that can be
+//! measured up to 256 KiB, so it is tried here first, with the very frames that a machine sends and
 //! expects: a peer cannot tell, and may do the same or not.
 //!
 //! What comes is only looked at until all of a step is there; if anything is missing for too long
