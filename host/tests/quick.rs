@@ -3,6 +3,7 @@
 
 use unisono_core::machine::Config;
 use unisono_core::schedule::Owners;
+use unisono_core::wire::frame::Abort;
 use unisono_core::{DType, Kind, Layout, ReduceOp, Scalar, Schedule};
 use unisono_device_cpu::CpuDevice;
 use unisono_driver::{Copy, Device, DeviceCaps, Done, Fold, HostMemory, HostPtr, Token};
@@ -112,7 +113,7 @@ struct Group {
 enum State {
     Idle,
     Running(u64),
-    Over(bool),
+    Over(Result<(), Abort>),
 }
 
 impl Group {
@@ -158,7 +159,7 @@ impl Group {
         if let State::Running(call) = self.states[rank] {
             member.poll();
             if let Some(result) = member.result(call) {
-                self.states[rank] = State::Over(result.is_ok());
+                self.states[rank] = State::Over(result);
             }
         }
     }
@@ -186,7 +187,7 @@ impl Group {
         self.states[rank] = match begun {
             Ok(Quick::Done) => {
                 counts[0] += 1;
-                State::Over(true)
+                State::Over(Ok(()))
             }
             Ok(Quick::Begun(op)) => {
                 counts[1] += 1;
@@ -270,7 +271,7 @@ fn machines_take_over_at_any_point() {
                 assert!(steps < ROUNDS, "seed {seed}, round {round}: {:?}", group.states);
             }
             for rank in 0..ranks {
-                assert_eq!(group.states[rank], State::Over(true), "seed {seed}, round {round}");
+                assert_eq!(group.states[rank], State::Over(Ok(())), "seed {seed}, round {round}");
                 assert!(group.is_right(rank, round), "seed {seed}, round {round}: {shape:?}");
             }
         }
@@ -303,7 +304,7 @@ fn a_member_that_gives_up_in_mid_call_ends_it_for_all() {
                 _ => group.poll(rank),
             }
             when = usize::saturating_sub(when, 1);
-            if !taken && group.states[gives_up] == State::Over(false) {
+            if !taken && matches!(group.states[gives_up], State::Over(Err(_))) {
                 // Its tensor is its own again, whatever the others still do.
                 group.tensors[gives_up].fill(f32::MIN);
                 taken = true;
@@ -318,9 +319,48 @@ fn a_member_that_gives_up_in_mid_call_ends_it_for_all() {
         } else {
             ended[1] += 1;
         }
-        for rank in (0..ranks).filter(|rank| group.states[*rank] == State::Over(true)) {
+        for rank in (0..ranks).filter(|rank| group.states[*rank] == State::Over(Ok(()))) {
             assert!(group.is_right(rank, 0), "seed {seed}: a result that is none");
         }
     }
     assert!(ended.iter().all(|count| *count > 100), "given up and not: {ended:?}");
+}
+
+/// Whoever comes to a call late hears why it was given up, also from a member that has left since.
+#[test]
+fn who_has_left_has_said_why() {
+    let mut heard = 0;
+    for seed in 0..1000u64 {
+        let mut dice = Dice::seeded(seed);
+        let ranks = 2 + dice.below(3);
+        let mut group = Group::new(Shape::drawn(&mut dice, ranks));
+        group.fill(0);
+        let gone = dice.below(ranks);
+        group.begin(gone, &mut dice, &mut [0; 3]);
+        let State::Running(op) = group.states[gone] else { continue };
+        let others: Vec<usize> = (0..ranks).filter(|rank| *rank != gone).collect();
+        group.members[gone].as_mut().expect("a member").cancel(op);
+        let mut steps = 0;
+        while group.states.contains(&State::Running(op)) || group.states.contains(&State::Idle) {
+            let over = matches!(group.states[gone], State::Over(_));
+            if over {
+                group.members[gone] = None;
+            }
+            let rank = if over { others[dice.below(others.len())] } else { gone };
+            match group.states[rank] {
+                State::Idle => group.begin(rank, &mut dice, &mut [0; 3]),
+                _ => group.poll(rank),
+            }
+            steps += 1;
+            assert!(steps < ROUNDS, "seed {seed}: {:?}", group.states);
+        }
+        let why = State::Over(Err(Abort::Cancelled { rank: gone as u16 }));
+        for rank in (0..ranks).filter(|rank| group.states[*rank] != why) {
+            // It had all it needed.
+            assert_eq!(group.states[rank], State::Over(Ok(())), "seed {seed}");
+            assert!(group.is_right(rank, 0), "seed {seed}: a result that is none");
+        }
+        heard += group.states.iter().filter(|state| **state == why).count();
+    }
+    assert!(heard > 600, "{heard} have heard");
 }

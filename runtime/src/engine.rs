@@ -264,6 +264,14 @@ where
         slot.op_id == op_id && matches!(slot.state, State::Over(_))
     }
 
+    /// Since when a call that has been given up waits for jobs of the device: until they are done
+    /// it is not over, because they use its memory.
+    pub fn lingers(&self, op_id: u64) -> Option<Instant> {
+        let slot = &self.slots[self.channel(op_id)];
+        let State::Failing(since) = slot.state else { return None };
+        since.filter(|_| slot.op_id == op_id && slot.jobs > 0)
+    }
+
     /// Gives a call up on all members.
     pub fn cancel(&mut self, op_id: u64) {
         if let Some(slot) = self.slot_mut(op_id) {

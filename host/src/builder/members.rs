@@ -35,7 +35,8 @@ impl GroupBuilder {
         ranks: u16,
         owners: Option<Owners>,
     ) -> Result<Group, Error> {
-        let Self { choice, order, chunk, window, timeout, interrupt, selection, .. } = self;
+        let Self { choice, order, chunk, window, timeout, interrupt, .. } = self;
+        let Self { selection, on_stuck, .. } = self;
         let limits = places.limits();
         let options =
             PlanOptions { choice, order, chunk, window, owners, ..PlanOptions::new(ranks) };
@@ -74,6 +75,7 @@ impl GroupBuilder {
             _watch: watch,
             failures,
             interrupt,
+            on_stuck,
             boards,
         });
         let mut seats = seats(words, team);

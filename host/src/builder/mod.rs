@@ -12,6 +12,7 @@ use crate::error::Error;
 use crate::group::Group;
 use crate::member::MEMBERS_MAX;
 use crate::planner::{Choice, WINDOW_MAX};
+use crate::stuck::OnStuck;
 use crate::world::World;
 use places::Places;
 use std::sync::Arc;
@@ -59,13 +60,14 @@ pub struct GroupBuilder {
     rates: Option<Vec<f64>>,
     timeout: Duration,
     interrupt: Option<Arc<AtomicBool>>,
+    on_stuck: OnStuck,
     world: Option<World>,
     topology: Option<Topology>,
     selection: Option<Selection>,
 }
 
 impl GroupBuilder {
-    pub(crate) const fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             ranks: None,
             aggregators: Vec::new(),
@@ -77,6 +79,7 @@ impl GroupBuilder {
             rates: None,
             timeout: Duration::from_secs(30),
             interrupt: None,
+            on_stuck: OnStuck::default(),
             world: None,
             topology: None,
             selection: None,
@@ -182,6 +185,16 @@ impl GroupBuilder {
     #[must_use]
     pub fn interrupt(mut self, flag: Arc<AtomicBool>) -> Self {
         self.interrupt = Some(flag);
+        self
+    }
+
+    /// What is called, on a member's thread, when a device has not ended its jobs long after a call
+    /// was given up (10 s, or the time limit if that is longer): the call cannot return while they
+    /// write into its memory, and a driver that hangs never ends them. By default an error is
+    /// logged; a program that must not hang ends its process here.
+    #[must_use]
+    pub fn on_stuck(mut self, tell: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        self.on_stuck = OnStuck::new(tell);
         self
     }
 

@@ -73,6 +73,17 @@ impl Interrupt {
     }
 }
 
+/// Ends the process without asking any library, as a driver that hangs may hang again.
+pub fn end_now(code: i32) -> ! {
+    #[cfg(unix)]
+    // SAFETY: it does not return, and nothing is left to be done.
+    unsafe {
+        libc::_exit(code)
+    }
+    #[cfg(not(unix))]
+    std::process::exit(code)
+}
+
 /// Seconds that a process may take to end after a signal. It waits for its devices, as they write
 /// into its memory, and a driver that is broken may never be done.
 #[cfg(unix)]

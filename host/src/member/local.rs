@@ -92,6 +92,8 @@ pub(crate) struct Local {
     last: Option<Prepared>,
     /// Something has happened since the last look at the clock.
     pub(super) worked: bool,
+    /// The call that was last said to be stuck in the device.
+    pub(super) stuck: Option<u64>,
     /// The call that has a deadline.
     pub(super) armed: Option<u64>,
     // Last: with it a board goes back, and another group may lay out its links anew.
@@ -118,6 +120,7 @@ impl Local {
             scratch: [const { Slots::empty() }; CALLS_MAX],
             last: None,
             worked: false,
+            stuck: None,
             armed: None,
             shared,
         }

@@ -13,6 +13,7 @@ use crate::failures::Failures;
 use crate::memory::Pool;
 use crate::pending::Held;
 use crate::planner::{Plan, PlanOptions};
+use crate::stuck::OnStuck;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -60,6 +61,7 @@ pub(crate) struct Shared {
     pub failures: Failures,
     /// Cancels the calls that are waited for.
     pub interrupt: Option<Arc<AtomicBool>>,
+    pub on_stuck: OnStuck,
     pub boards: Boards,
 }
 

@@ -3,6 +3,7 @@
 use super::local::Local;
 use super::seat::Seat;
 use crate::error::Error;
+use crate::stuck::OnStuck;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use unisono_core::wire::frame::Abort;
@@ -201,9 +202,21 @@ impl Local {
             }
         }
         self.engine.handle_time(now);
+        self.tell_stuck(op_id, now);
         if self.is_interrupted() {
             self.engine.cancel(op_id);
         }
+    }
+
+    /// Says once that a device does not end its jobs of a call that has been given up.
+    fn tell_stuck(&mut self, op_id: u64, now: unisono_core::Instant) {
+        let Some(since) = self.engine.lingers(op_id) else { return };
+        let after = OnStuck::patience(self.shared.timeout);
+        if now < since.saturating_add(after) || self.stuck.replace(op_id) == Some(op_id) {
+            return;
+        }
+        let device = self.device().map_or("cpu", |device| device.card().name.as_str());
+        self.shared.on_stuck.tell(self.rank, device, after);
     }
 
     /// Does the caller want all calls to end?

@@ -10,3 +10,4 @@ mod gradients;
 mod names;
 mod results;
 mod senseless;
+mod stuck;

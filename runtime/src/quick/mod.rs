@@ -218,6 +218,10 @@ where
         if past.failed {
             self.slots[index].machine.handle_device_error();
         }
+        if past.lost != 0 {
+            // They may have said why before they went.
+            self.listen(index);
+        }
         for rank in (0..plan.config.layout.ranks).filter(|rank| past.lost >> rank & 1 == 1) {
             self.slots[index].machine.handle_peer_lost(rank);
         }

@@ -7,10 +7,11 @@ pub use devices::{Devices, Place, Ranks};
 pub use number::{bytes, duration, rate, some_bytes};
 
 use super::error::Usage;
-use super::interrupt::Interrupt;
+use super::interrupt::{self, Interrupt};
 use super::job::Job;
 use anyhow::Context;
 use clap::ValueEnum;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
@@ -100,7 +101,12 @@ impl GroupArgs {
 
     /// A builder with these ranks, and no word about plans.
     pub fn plain(&self, job: &Job, ranks: &Ranks) -> GroupBuilder {
-        let mut builder = Group::builder().cpus(0).timeout(self.timeout);
+        let builder = Group::builder().cpus(0).timeout(self.timeout);
+        let mut builder = builder.on_stuck(|text| {
+            // Whoever started this process, a launcher perhaps, wants it to end.
+            let _ = writeln!(anstream::stderr(), "error: {text}");
+            interrupt::end_now(1)
+        });
         if let Some(world) = job.world() {
             builder = builder.world(world);
         }
