@@ -12,7 +12,8 @@
 //!
 //! `BENCH_BUDGET_S`: seconds for each size; `BENCH_MAX_BYTES`: leaves larger tensors out;
 //! `--name NAME`; `--only BYTES`; `--shares 3:3:3:1`, who owns how much; `--tail`: many single
-//! calls, and a line with their 99th percentile.
+//! calls, and a line with their 99th percentile. `CHUNK` and `WINDOW`: elements of a chunk, chunks
+//! in flight, instead of the planner's.
 
 use std::time::Instant;
 use unisono::schedule::Owners;
@@ -187,6 +188,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     if let Some(chunk) = std::env::var("CHUNK").ok().and_then(|v| v.parse().ok()) {
         builder = builder.chunk(chunk);
+    }
+    if let Some(window) = std::env::var("WINDOW").ok().and_then(|v| v.parse().ok()) {
+        builder = builder.window(window);
     }
     if !args.shares.is_empty() {
         let owners = Owners::weighted(args.shares.len() as u16, &args.shares);

@@ -28,9 +28,21 @@ const ONE_SHOT_BYTES: u64 = 8 << 10;
 /// sender's and its receiver's time, one after the other, and one owner takes the fewest messages.
 const CHUNK_MIN_CROWDED: u64 = 64 << 10;
 
+/// Largest one if owners have several: what a member has sent is still in the cache of a core when
+/// its receiver gets to run there.
+const CHUNK_MAX_CROWDED: u64 = 96 << 10;
+
 /// Largest tensor, and group, for which receivers of byte streams have room before they are asked.
 const EAGER_BYTES: u64 = 256 << 10;
 const EAGER_RANKS: u16 = 24;
+
+/// Chunks that peers who share memory send unasked if owners have several each: a member may have
+/// fewer in flight than the others (see [`PlanOptions::window_of_copied`]), but not fewer than these.
+const EAGER_MEMORY: u64 = 4;
+
+/// Bytes in flight of a tensor that peers do not reach: copies of it are read by a peer, written
+/// over and read again, all of which should find them in the cache of a core.
+const COPIED_BYTES: u64 = 2 << 20;
 
 /// Largest chunk where bytes travel: a chunk's fold begins once all of it is there.
 const CHUNK_MAX_STREAM: u64 = 256 << 10;
@@ -233,8 +245,12 @@ impl PlanOptions {
                 _ => self.cut().chunk(&schedule, self.ranks, count, size),
             };
             // Chunks of the ring decide bits, which must not depend on who shares cores.
-            let one_owner = self.streams && self.crowded && matches!(schedule, Schedule::Direct(_));
-            let chunk = if one_owner { chunk.max(CHUNK_MIN_CROWDED / size) } else { chunk };
+            let crowded = self.streams && self.crowded && matches!(schedule, Schedule::Direct(_));
+            let chunk = match chunk.saturating_mul(size) {
+                CHUNK_MAX_STREAM.. if crowded => CHUNK_MAX_CROWDED / size,
+                _ if crowded => chunk.max(CHUNK_MIN_CROWDED / size),
+                _ => chunk,
+            };
             boards.map_or(chunk, |boards| chunk.min(boards.chunk(self.ranks, dtype)))
         });
         let window = self.window.unwrap_or(WINDOW_MAX as u16).clamp(1, WINDOW_MAX as u16);
@@ -243,8 +259,21 @@ impl PlanOptions {
         let bytes = count.saturating_mul(dtype.acc().size() as u64);
         // A call without bytes, too, asks where all have to.
         let most = self.cut().eager;
-        let eager = if most == 0 || bytes > most { 0 } else { u64::from(window) };
+        let eager = match u64::from(window) {
+            _ if most == 0 || bytes > most => 0,
+            window if !self.streams && count > chunk.saturating_mul(self.ranks.into()) => {
+                window.min(EAGER_MEMORY)
+            }
+            window => window,
+        };
         Ok(Plan { print: schedule.fingerprint(), schedule, chunk: chunk.max(1), window, eager })
+    }
+
+    /// Chunks in flight on a member whose tensor peers do not reach though they share memory.
+    pub(crate) fn window_of_copied(&self, plan: &Plan, dtype: DType) -> u16 {
+        let bytes = plan.chunk.saturating_mul(dtype.size() as u64).max(1);
+        let fits = (COPIED_BYTES / bytes).max(plan.eager).max(1);
+        if self.streams { plan.window } else { fits.min(plan.window.into()) as u16 }
     }
 
     /// The schedule, and the bytes of a chunk if they were chosen with it: what the caller says,
@@ -343,6 +372,7 @@ mod tests {
             assert!(chunk >= count, "{count} elements in one chunk");
         }
         assert_eq!(planned(&crowded, 64 << 10), ("direct".to_owned(), 16 << 10), "256 KiB");
+        assert_eq!(planned(&crowded, 1 << 20), ("direct".to_owned(), 24 << 10), "4 MiB");
         let memory = PlanOptions { streams: false, ..crowded };
         assert_eq!(planned(&memory, 2).0, "one-shot", "memory takes nobody's time");
     }

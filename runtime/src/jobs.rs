@@ -110,8 +110,9 @@ where
             }
             return;
         }
-        // A payload that rides in the frame is complete: the call need not wait a round.
-        if small <= link.caps().inline_max
+        // A payload that rides in the frame, or that a stream has taken, is complete: the call need
+        // not wait a round.
+        if (small <= link.caps().inline_max || !link.caps().spans)
             && let Some(token) = link.poll_sent(index)
         {
             slot.machine.handle_sent(token);

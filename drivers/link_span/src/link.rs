@@ -29,6 +29,8 @@ struct Channel {
     /// not freed yet.
     tail: u64,
     bare: bool,
+    /// Bytes that the last frame read had beside it: the next one probably has as many.
+    beside: usize,
     freed: u64,
     /// By place in the ring: this end is done with the frame that it has read there.
     done: Box<[bool]>,
@@ -84,6 +86,7 @@ impl<M: HostMemory, R: Reach<Mem = M>> SpanLink<M, R> {
             room: out.depth() as u64,
             tail: 0,
             bare: false,
+            beside: 0,
             freed: 0,
             done: vec![false; inc.depth()].into(),
             out,
@@ -192,7 +195,9 @@ impl<M: HostMemory, R: Reach<Mem = M>> Link for SpanLink<M, R> {
             // What was sent before closing comes first.
             return if c.inc.is_sent(c.tail) { Ok(None) } else { Err(LinkError::Closed) };
         }
+        c.inc.expect(c.tail, c.beside);
         let (header, cargo) = c.inc.read(c.tail).ok_or(LinkError::Garbage)?;
+        c.beside = if cargo == Cargo::Copied { header.payload_len() as usize } else { 0 };
         let handle = c.tail as u32 & !OWN;
         c.bare = matches!(cargo, Cargo::None | Cargo::Put);
         let payload = match cargo {

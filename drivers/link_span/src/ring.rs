@@ -15,6 +15,10 @@ use unisono_core::wire::frame::{Body, HEADER_MAX, Header};
 /// Payloads up to this many bytes are copied if one of the ring's buffers is free.
 pub const SMALL: usize = 4096;
 
+/// Bytes of a payload that are asked for before its frame is read: as many lines as a core can wait
+/// for at a time.
+const AHEAD: usize = 1024;
+
 /// How many buffers there are: calls of a channel come one after the other, and a peer may be one
 /// behind.
 pub(crate) const BUFFERS: usize = 4;
@@ -187,6 +191,22 @@ impl Ring {
         }
         #[cfg(not(all(target_arch = "x86_64", not(loom))))]
         let _ = seq;
+    }
+
+    /// Reader: asks for the start of the copied payload that a frame just sent probably has, while
+    /// the frame itself is still being looked at.
+    pub(crate) fn expect(&self, seq: u64, bytes: usize) {
+        #[cfg(all(target_arch = "x86_64", not(loom)))]
+        {
+            use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            let start = self.copied(seq).cast_const().cast::<i8>();
+            for at in (0..bytes.min(AHEAD)).step_by(64) {
+                // SAFETY: a prefetch cannot fault.
+                unsafe { _mm_prefetch::<_MM_HINT_T0>(start.wrapping_add(at)) };
+            }
+        }
+        #[cfg(not(all(target_arch = "x86_64", not(loom))))]
+        let _ = (seq, bytes);
     }
 
     /// Writer: fills a frame whose previous use is freed; `inline` are the bytes that ride in it.

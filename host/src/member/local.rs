@@ -238,6 +238,10 @@ impl Local {
         let Call { kind, dtype, op, weight, count, .. } = key.call;
         let ranks = self.shared.options.ranks;
         let [input_private, output_private] = key.private;
+        // What a device copies goes through its own memory.
+        let copied = self.device.is_none() && (input_private || output_private);
+        let options = &self.shared.options;
+        let window = if copied { options.window_of_copied(&plan, dtype) } else { plan.window };
         let mut config = Config {
             epoch: 0,
             op_id: 0,
@@ -248,7 +252,7 @@ impl Local {
             dtype,
             op,
             weight,
-            window: plan.window,
+            window,
             eager: plan.eager,
             slots: 0,
             by_bytes: 0,

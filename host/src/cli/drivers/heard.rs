@@ -174,6 +174,14 @@ impl Heard {
         (self.since.elapsed(), if self.opening.is_some() { OPENING } else { LOADING })
     }
 
+    /// What it is at.
+    pub fn step(&self) -> String {
+        match &self.opening {
+            Some((index, name)) => format!("opening device {index}, {name},"),
+            None => "loading the drivers".to_owned(),
+        }
+    }
+
     /// What the end of the child means; `None`: it was ended, as it hung. Returns the files of
     /// drivers whose libraries do not load, and why.
     ///

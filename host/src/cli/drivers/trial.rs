@@ -44,6 +44,7 @@ pub struct Trial(Option<Running>);
 
 #[derive(Debug)]
 struct Running {
+    api: Api,
     child: Child,
     words: PipeReader,
     heard: Heard,
@@ -72,7 +73,7 @@ impl Trial {
             // What a library says while it dies may be the reason.
             command.stdin(Stdio::null()).stdout(end.try_clone()?).stderr(end);
             let child = command.spawn()?;
-            Ok(Running { child, words, heard: Heard::new(), told: false })
+            Ok(Running { api: wanted.api, child, words, heard: Heard::new(), told: false })
         });
         Self(started.inspect_err(|e| tracing::debug!("drivers are not tried first: {e}")).ok())
     }
@@ -135,7 +136,8 @@ impl Running {
             return Ok(Step::Hangs);
         }
         if !self.told && time > patience / SILENCE {
-            tracing::warn!("a GPU driver takes long to start; it gets {patience:?}");
+            let (api, what) = (self.api.name(), self.heard.step());
+            tracing::warn!("{api}: {what} takes long; it gets {patience:?}");
             self.told = true;
         }
         Ok(Step::GoesOn)
