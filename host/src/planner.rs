@@ -37,7 +37,7 @@ const EAGER_BYTES: u64 = 256 << 10;
 const EAGER_RANKS: u16 = 24;
 
 /// Chunks that peers who share memory send unasked if owners have several each: a member may have
-/// fewer in flight than the others (see [`PlanOptions::window_of_copied`]), but not fewer than these.
+/// fewer in flight than the others (see [`PlanOptions::window_of_copied`]), but not fewer.
 const EAGER_MEMORY: u64 = 4;
 
 /// Bytes in flight of a tensor that peers do not reach: copies of it are read by a peer, written

@@ -13,6 +13,7 @@
 //! from `SENT` to `REVOKED`; whoever comes first wins, so a member may free its tensors as soon as
 //! `withdraw` has returned true, whatever the others do.
 
+mod ahead;
 mod bell;
 mod fabric;
 mod link;

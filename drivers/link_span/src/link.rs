@@ -144,6 +144,8 @@ impl<M: HostMemory, R: Reach<Mem = M>> Link for SpanLink<M, R> {
         if c.out.is_abandoned() || self.reach.is_dead() {
             return Err(LinkError::Closed);
         }
+        // The lines of a copied payload are on their way to the peer: more at a time hold them up.
+        let mut prepare = true;
         match payload {
             Outgoing::None => c.out.publish(c.head, header, Cargo::None, &[]),
             Outgoing::Put => c.out.publish(c.head, header, Cargo::Put, &[]),
@@ -159,6 +161,7 @@ impl<M: HostMemory, R: Reach<Mem = M>> Link for SpanLink<M, R> {
                 unsafe { c.out.copied(c.head).copy_from_nonoverlapping(mem.as_ptr(), bytes) };
                 c.out.publish(c.head, header, Cargo::Copied, &[]);
                 c.copied.push_back(token);
+                prepare = false;
             }
             Outgoing::At { mem, bytes, window } => {
                 // The engine sends from memory that peers reach, and from no other.
@@ -169,7 +172,9 @@ impl<M: HostMemory, R: Reach<Mem = M>> Link for SpanLink<M, R> {
             }
         }
         c.head += 1;
-        c.out.prepare(c.head);
+        if prepare {
+            c.out.prepare(c.head);
+        }
         self.peer.ring();
         Ok(())
     }

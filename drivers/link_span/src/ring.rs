@@ -5,6 +5,7 @@
 //! to wipe it: the reader only counts what it is done with, on a line of its own that the writer
 //! looks at when the ring seems full. A small message moves the lines of its frame and no others.
 
+use crate::ahead;
 use crate::packed::{Cargo, Packed, Reason, pack_abort, unpack_abort};
 use crate::sync::{AtomicU64, Ordering, UnsafeCell};
 use core::any::Any;
@@ -14,10 +15,6 @@ use unisono_core::wire::frame::{Body, HEADER_MAX, Header};
 
 /// Payloads up to this many bytes are copied if one of the ring's buffers is free.
 pub const SMALL: usize = 4096;
-
-/// Bytes of a payload that are asked for before its frame is read: as many lines as a core can wait
-/// for at a time.
-const AHEAD: usize = 1024;
 
 /// How many buffers there are: calls of a channel come one after the other, and a peer may be one
 /// behind.
@@ -179,34 +176,13 @@ impl Ring {
     /// Writer: asks for the lines of a frame that will soon be filled, to be written. The reader
     /// had them last, and fetching them only then costs as much as the message itself.
     pub(crate) fn prepare(&self, seq: u64) {
-        #[cfg(all(target_arch = "x86_64", not(loom)))]
-        {
-            use core::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
-            let line = core::ptr::from_ref(self.frame(seq)).cast::<i8>();
-            // SAFETY: a prefetch cannot fault, and both lines are in the frame.
-            unsafe {
-                _mm_prefetch::<_MM_HINT_ET0>(line);
-                _mm_prefetch::<_MM_HINT_ET0>(line.wrapping_add(64));
-            }
-        }
-        #[cfg(not(all(target_arch = "x86_64", not(loom))))]
-        let _ = seq;
+        ahead::to_write(core::ptr::from_ref(self.frame(seq)).cast(), 128);
     }
 
     /// Reader: asks for the start of the copied payload that a frame just sent probably has, while
     /// the frame itself is still being looked at.
     pub(crate) fn expect(&self, seq: u64, bytes: usize) {
-        #[cfg(all(target_arch = "x86_64", not(loom)))]
-        {
-            use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            let start = self.copied(seq).cast_const().cast::<i8>();
-            for at in (0..bytes.min(AHEAD)).step_by(64) {
-                // SAFETY: a prefetch cannot fault.
-                unsafe { _mm_prefetch::<_MM_HINT_T0>(start.wrapping_add(at)) };
-            }
-        }
-        #[cfg(not(all(target_arch = "x86_64", not(loom))))]
-        let _ = (seq, bytes);
+        ahead::to_read(self.copied(seq), bytes);
     }
 
     /// Writer: fills a frame whose previous use is freed; `inline` are the bytes that ride in it.
