@@ -45,6 +45,11 @@ impl Hosts {
         all
     }
 
+    /// How many there are.
+    pub const fn count(&self) -> usize {
+        self.ranks
+    }
+
     /// A program on one of the hosts.
     pub fn on(rank: usize, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = Command::new("ip");

@@ -1,17 +1,19 @@
 //! `cargo xtask bench-net`: all-reduce between hosts, as far as the network is concerned.
 //!
 //! Hosts are namespaces with a wire each ([`hosts`]). Links of unequal rate are held against the
-//! least time that any algorithm takes ([`bound`]) and against Gloo's ring; lossy ones against
-//! themselves without loss.
+//! least time that any algorithm takes ([`bound`]), against Gloo's ring and against Open MPI; lossy
+//! ones against themselves without loss.
 
 mod bound;
 mod hosts;
+mod openmpi;
 
 use crate::project::Project;
 use crate::{cmd, launchers};
 use anyhow::{Context, Result};
 use clap::Args;
 use hosts::Hosts;
+use openmpi::OpenMpi;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -53,6 +55,7 @@ pub fn run(project: &Project, options: &Options) -> Result<()> {
     let programs = Programs {
         unisono: project.target.join("release/examples/all_reduce_loop"),
         gloo: gloo(project)?,
+        openmpi: OpenMpi::find(project)?,
         budget: options.budget,
     };
     for rates in &options.rates {
@@ -126,6 +129,10 @@ fn rate_table(
         Some(gloo) => print("Gloo, ring", &programs.gloo(&hosts, gloo, bytes)?),
         None => println!("| Gloo | not installed | | | |"),
     }
+    match &programs.openmpi {
+        Some(openmpi) => print("Open MPI", &openmpi.run(&hosts, bytes, programs.budget)?),
+        None => println!("| Open MPI | not installed: `host/peers/install.sh` | | | |"),
+    }
     Ok(())
 }
 
@@ -155,6 +162,7 @@ impl Row {
 struct Programs {
     unisono: PathBuf,
     gloo: Option<PathBuf>,
+    openmpi: Option<OpenMpi>,
     budget: f64,
 }
 
