@@ -14,8 +14,8 @@ pub use builder::WorldBuilder;
 pub use unisono_rendezvous::{Etcd, Interface, Launcher, Local, Meet, Seat};
 
 /// All processes of one job. A launcher has started them (`unisono launch`, `mpirun`, `mpiexec`,
-/// `srun`; of `torchrun` the documented variables are read, but it was never run here), or the
-/// program itself knows its place ([`World::builder`]). Clones are the same job.
+/// `srun`, `torchrun`), or the program itself knows its place ([`World::builder`]). Clones are the
+/// same job.
 ///
 /// What is done with it, making groups above all, all processes do in the same order.
 ///

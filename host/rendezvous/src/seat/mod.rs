@@ -20,7 +20,7 @@ use std::str::FromStr;
 pub enum Launcher {
     /// UNISONO_RANK and UNISONO_SIZE: `unisono launch`, or somebody by hand.
     Unisono,
-    /// torchrun, or another agent of torch elastic; by its documentation, it was never run here.
+    /// torchrun, or another agent of torch elastic.
     Torchrun,
     /// mpirun of Open MPI.
     OpenMpi,

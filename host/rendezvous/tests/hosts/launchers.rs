@@ -74,6 +74,23 @@ fn mpich() {
     }
 }
 
+/// PyTorch takes 5 GB, so it is only run where somebody has it.
+#[test]
+fn torchrun() {
+    let named = std::env::var_os("UNISONO_TORCHRUN").map(PathBuf::from);
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = || std::env::split_paths(&path).map(|p| p.join("torchrun")).find(|p| p.exists());
+    // `cargo xtask test` says that it is skipped.
+    let Some(torchrun) = named.or_else(found) else { return };
+    for how in [&["--standalone"][..], &["--master-port", "29571"], &[]] {
+        let args = [how, &["--nproc-per-node", "3", "--no-python"]].concat();
+        check(&launch(&torchrun, &args, &[RANK]).end(), 3, "torchrun");
+    }
+    let script = scripted();
+    let args = ["--standalone", "--nproc-per-node", "2", "--no-python"];
+    check(&launch(&torchrun, &args, &script).end(), 2, "torchrun");
+}
+
 /// A Slurm of one node, without daemons of its own for authentication; ends with this object.
 struct Slurm {
     folder: tempfile::TempDir,
