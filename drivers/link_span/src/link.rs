@@ -144,8 +144,6 @@ impl<M: HostMemory, R: Reach<Mem = M>> Link for SpanLink<M, R> {
         if c.out.is_abandoned() || self.reach.is_dead() {
             return Err(LinkError::Closed);
         }
-        // The lines of a copied payload are on their way to the peer: more at a time hold them up.
-        let mut prepare = true;
         match payload {
             Outgoing::None => c.out.publish(c.head, header, Cargo::None, &[]),
             Outgoing::Put => c.out.publish(c.head, header, Cargo::Put, &[]),
@@ -160,8 +158,12 @@ impl<M: HostMemory, R: Reach<Mem = M>> Link for SpanLink<M, R> {
                 // reader has not seen it yet.
                 unsafe { c.out.copied(c.head).copy_from_nonoverlapping(mem.as_ptr(), bytes) };
                 c.out.publish(c.head, header, Cargo::Copied, &[]);
+                c.out.hand_over(c.head);
                 c.copied.push_back(token);
-                prepare = false;
+                c.head += 1;
+                self.peer.ring();
+                // Asking for the next frame's lines would hold up those that are on their way.
+                return Ok(());
             }
             Outgoing::At { mem, bytes, window } => {
                 // The engine sends from memory that peers reach, and from no other.
@@ -172,9 +174,7 @@ impl<M: HostMemory, R: Reach<Mem = M>> Link for SpanLink<M, R> {
             }
         }
         c.head += 1;
-        if prepare {
-            c.out.prepare(c.head);
-        }
+        c.out.prepare(c.head);
         self.peer.ring();
         Ok(())
     }

@@ -179,6 +179,11 @@ impl Ring {
         ahead::to_write(core::ptr::from_ref(self.frame(seq)).cast(), 128);
     }
 
+    /// Writer: helps a frame that has been sent on its way.
+    pub(crate) fn hand_over(&self, seq: u64) {
+        ahead::to_others(core::ptr::from_ref(self.frame(seq)).cast());
+    }
+
     /// Reader: asks for the start of the copied payload that a frame just sent probably has, while
     /// the frame itself is still being looked at.
     pub(crate) fn expect(&self, seq: u64, bytes: usize) {
