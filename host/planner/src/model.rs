@@ -11,6 +11,9 @@ pub struct Port {
     pub out: f64,
     /// Nanoseconds per byte that it receives, from whomever.
     pub into: f64,
+    /// Nanoseconds per byte that it sends or receives in which it can do neither with another one;
+    /// 0: it sends and receives at the same time.
+    pub serial: f64,
     /// Nanoseconds per received byte that it folds; 0: no limit.
     pub fold: f64,
     /// Index of its host.
@@ -24,6 +27,8 @@ pub struct Wire {
     pub alpha: f64,
     /// Nanoseconds per byte of one message alone.
     pub byte: f64,
+    /// Nanoseconds of its sender's and its receiver's time that each message takes.
+    pub message: f64,
     /// The receiver reads the sender's memory in place: nothing travels, folds cost what they cost,
     /// and only plain copies take `byte`.
     pub lends: bool,
@@ -55,12 +60,14 @@ impl Model {
         let port = |m: &LinkModel| Port {
             out: m.ns_per_byte,
             into: m.ns_per_byte,
+            serial: 0.0,
             fold: m.fold_ns_per_byte,
             host: 0,
         };
         let wire = |a: &LinkModel, b: &LinkModel| Wire {
             alpha: a.alpha_ns.max(b.alpha_ns),
             byte: a.ns_per_byte.max(b.ns_per_byte),
+            message: 0.0,
             lends: false,
         };
         let wires = members.iter().flat_map(|a| members.iter().map(move |b| wire(a, b)));
@@ -75,18 +82,20 @@ impl Model {
         let port = |m: &crate::Member| Port {
             out: 1e9 / m.send,
             into: 1e9 / m.receive,
+            serial: serial(m),
             fold: 1e9 / m.fold,
             host: names.iter().position(|name| *name == m.host).unwrap_or(0) as u16,
         };
         let ports: Vec<Port> = topology.members.iter().map(port).collect();
         let members = ports.len();
-        let mut wires = vec![Wire { alpha: 0.0, byte: 0.0, lends: true }; members * members];
+        let mut wires =
+            vec![Wire { alpha: 0.0, byte: 0.0, message: 0.0, lends: true }; members * members];
         let mut hosts = vec![[f64::INFINITY; 2]; names.len()];
         for link in &topology.links {
             let (from, to) = (usize::from(link.from), usize::from(link.to));
             let byte = 1e9 / link.rate;
-            wires[from * members + to] =
-                Wire { alpha: link.alpha * 1e9, byte, lends: link.kind.lends() };
+            let (alpha, message) = (link.alpha * 1e9, link.message.unwrap_or(0.0) * 1e9);
+            wires[from * members + to] = Wire { alpha, byte, message, lends: link.kind.lends() };
             let (a, b) = (usize::from(ports[from].host), usize::from(ports[to].host));
             if a != b {
                 // What one pair gets is the least that the two hosts' ports have.
@@ -167,6 +176,13 @@ impl Model {
         }
         of
     }
+}
+
+/// What a byte takes of a member's own time, from the rates of sending, receiving and both at once:
+/// nothing where both at once are as fast as each alone, all of it where they are as slow as one.
+fn serial(member: &crate::Member) -> f64 {
+    let alone = (1e9 / member.send).max(1e9 / member.receive);
+    member.both.map_or(0.0, |both| (2e9 / both - alone).max(0.0))
 }
 
 /// Are there several nodes, of several ranks?

@@ -3,7 +3,8 @@
 //! A member sends one message after the other, receives one after the other and folds one after
 //! the other; the three go on at the same time, on chunks of a window. A message leaves at the rate
 //! of the slowest place on its way, arrives `alpha` later and is taken in when the receiver's port
-//! is free. Limits travel as the machine sends them: with data, or by themselves. That is the model
+//! is free. Where it has been measured that a member does not send and receive at the same time, or
+//! that each message takes some of its time, that is counted (LogP's overhead). Limits travel as the machine sends them: with data, or by themselves. That is the model
 //! of Hockney with LogP's ports; what it adds is what formulas leave out: how long it takes until
 //! all are busy, who waits for whom, and what a window costs.
 //!
@@ -81,6 +82,8 @@ struct Node {
     port: Port,
     sends_until: f64,
     receives_until: f64,
+    /// When it has time for another message.
+    hands_until: f64,
     folds_until: f64,
     base: u64,
     lanes: VecDeque<Lane>,
@@ -88,6 +91,13 @@ struct Node {
     may_send: Vec<u64>,
     told: Vec<u64>,
     needed: Vec<u64>,
+}
+
+impl Node {
+    /// It is told of a message that takes so much of its time.
+    fn takes(&mut self, now: f64, time: f64) {
+        self.hands_until = self.hands_until.max(now) + time;
+    }
 }
 
 struct Play<'a> {
@@ -111,6 +121,7 @@ impl<'a> Play<'a> {
             port: model.ports[at],
             sends_until: 0.0,
             receives_until: 0.0,
+            hands_until: 0.0,
             folds_until: 0.0,
             base: 0,
             lanes: VecDeque::new(),
@@ -244,15 +255,18 @@ impl<'a> Play<'a> {
         let Message { from, to, bytes, .. } = message;
         self.nodes[from].told[to] = message.limit;
         let wire = self.model.wire(from, to);
+        let node = &mut self.nodes[from];
+        let mut start = node.hands_until.max(self.now);
         if wire.lends {
             // A line of memory says where the value is.
-            self.at(self.now + wire.alpha, Event::Here(message));
-            self.left(from, &message, self.now);
+            node.takes(self.now, wire.message);
+            self.at(start + wire.alpha, Event::Here(message));
+            self.left(from, &message, start);
             return;
         }
         let bytes = bytes + OVERHEAD_MAX as f64;
-        let port = self.nodes[from].port;
-        let mut start = self.nodes[from].sends_until.max(self.now);
+        let port = node.port;
+        start = start.max(node.sends_until);
         let (home, there) = (usize::from(port.host), usize::from(self.nodes[to].port.host));
         if home != there {
             start = start.max(self.hosts[home][0]);
@@ -260,6 +274,7 @@ impl<'a> Play<'a> {
         }
         let left = start + bytes * port.out;
         self.nodes[from].sends_until = left;
+        self.nodes[from].takes(self.now, wire.message + bytes * port.serial);
         self.left(from, &message, left);
         // On a slow way it arrives later than it leaves.
         let last = (start + bytes * wire.byte).max(left) + wire.alpha;
@@ -278,7 +293,7 @@ impl<'a> Play<'a> {
         let bytes = message.bytes + OVERHEAD_MAX as f64;
         let (home, there) = (usize::from(self.nodes[from].port.host), self.nodes[to].port.host);
         let node = &mut self.nodes[to];
-        let mut head = node.receives_until.max(self.now);
+        let mut head = node.receives_until.max(node.hands_until).max(self.now);
         let mut tail = last;
         if home != usize::from(there) {
             let until = &mut self.hosts[usize::from(there)][1];
@@ -287,6 +302,8 @@ impl<'a> Play<'a> {
             tail = tail.max(*until);
         }
         node.receives_until = head + bytes * node.port.into;
+        let own = self.model.wire(from, to).message + bytes * node.port.serial;
+        node.takes(self.now, own);
         let tail = tail.max(node.receives_until);
         self.at(tail, Event::Here(message));
     }

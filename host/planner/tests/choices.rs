@@ -26,7 +26,16 @@ fn best(model: &Model, bytes: u64) -> (Candidate, f64) {
 fn member(host: usize) -> Member {
     let (device, numa) = ("cpu".into(), None);
     let (fold, send, receive) = (1e11, 1e10, 1e10);
-    Member { host: format!("host{host}"), device, numa, data: true, fold, send, receive }
+    Member {
+        host: format!("host{host}"),
+        device,
+        numa,
+        data: true,
+        fold,
+        send,
+        receive,
+        both: None,
+    }
 }
 
 /// Two hosts with a wire of 1 GB/s between them and 10 GB/s inside.
@@ -38,7 +47,7 @@ fn two_hosts(kind: LinkKind, per_host: usize) -> Topology {
         let (from, to) = (a as u16, b as u16);
         let (kind, alpha, rate) =
             if near { (kind, 1e-6, 1e10) } else { (LinkKind::Tcp, 2e-5, 1e9) };
-        Link { from, to, kind, alpha, rate }
+        Link { from, to, kind, alpha, rate, message: None }
     };
     let members = (0..count).map(|rank| member(rank / per_host)).collect();
     Topology::new(members, pairs.map(link).collect()).expect("it makes sense")
@@ -179,4 +188,27 @@ fn a_table_of_a_large_group_takes_seconds_at_most() {
     // A hang guard.
     assert!(started.elapsed().as_secs() < 60, "{:?}", started.elapsed());
     println!("{:?}", started.elapsed());
+}
+
+/// Whoever cannot send and receive at once takes twice as long; messages take their time.
+#[test]
+fn one_way_at_a_time_and_time_for_each_message() {
+    let link = |(from, to)| {
+        let (kind, alpha, rate) = (LinkKind::Tcp, 1e-6, 1e10);
+        Link { from, to, kind, alpha, rate, message: None }
+    };
+    let links = [(0, 1), (1, 0)].map(link).to_vec();
+    let plain = Topology::new(vec![member(0), member(0)], links).expect("it makes sense");
+    let direct = || Schedule::Direct(Owners::equal(2).expect("ranks"));
+    let mut slow = plain.clone();
+    slow.members.iter_mut().for_each(|member| member.both = Some(member.send));
+    let [one, other] = [&plain, &slow].map(|t| in_m(&Model::new(t), direct(), 64 << 20));
+    assert!((1.8..2.1).contains(&(other / one)), "{one} {other}");
+
+    let mut chatty = plain.clone();
+    chatty.links.iter_mut().for_each(|link| link.message = Some(2e-5));
+    let [one, other] =
+        [&plain, &chatty].map(|t| (1 << 20) as f64 * in_m(&Model::new(t), direct(), 1 << 20));
+    // Two chunks and two results each way, one after the other.
+    assert!((6e4..2e5).contains(&(other - one)), "{one} {other}");
 }

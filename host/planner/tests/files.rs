@@ -5,12 +5,28 @@ use unisono_planner::{Link, LinkKind, Member, Topology};
 fn member(host: &str) -> Member {
     let device = "cpu \u{b5} \"x\"".to_owned();
     let (fold, send, receive) = (1e10, 2.5e9, 1.25e9);
-    Member { host: host.into(), device, numa: Some(1), data: true, fold, send, receive }
+    Member {
+        host: host.into(),
+        device,
+        numa: Some(1),
+        data: true,
+        fold,
+        send,
+        receive,
+        both: Some(2e9),
+    }
 }
 
 fn topology() -> Topology {
     let ways = [(0, 1), (1, 0), (0, 2), (2, 0), (1, 2), (2, 1)];
-    let link = |(from, to)| Link { from, to, kind: LinkKind::Tcp, alpha: 1.5e-5, rate: 1e9 / 3.0 };
+    let link = |(from, to)| Link {
+        from,
+        to,
+        kind: LinkKind::Tcp,
+        alpha: 1.5e-5,
+        rate: 1e9 / 3.0,
+        message: Some(1e-6),
+    };
     let members = vec![member("a"), member("a"), Member { data: false, numa: None, ..member("b") }];
     Topology::new(members, ways.map(link).to_vec()).expect("it makes sense")
 }

@@ -8,10 +8,14 @@ fn links(text: &str) -> Vec<(u64, u64, String)> {
     let json: serde_json::Value = serde_json::from_str(text).expect("JSON");
     let positive = |value: &serde_json::Value| value.as_f64().is_some_and(|x| x > 0.0);
     for member in json["members"].as_array().expect("members") {
-        assert!(["fold", "send", "receive"].iter().all(|key| positive(&member[key])), "{member}");
+        assert!(
+            ["fold", "send", "receive", "both"].iter().all(|key| positive(&member[key])),
+            "{member}"
+        );
     }
     let link = |link: &serde_json::Value| {
         assert!(positive(&link["alpha"]) && positive(&link["rate"]), "{link}");
+        assert!(link["message"].as_f64().is_some_and(|x| x >= 0.0), "{link}");
         let number = |key: &str| link[key].as_u64().expect("a number");
         (number("from"), number("to"), link["kind"].as_str().expect("a kind").to_owned())
     };

@@ -15,6 +15,8 @@
 //! }
 //! ```
 //!
+//! Members may say `both`, links `message` (see [`Member::both`], [`Link::message`]).
+//!
 //! Times are in seconds, rates in bytes per second. Ranks come first, in order, then members
 //! without data; there is one link for each member to each other one.
 
@@ -78,6 +80,10 @@ pub struct Member {
     pub send: f64,
     /// Bytes per second from all others together.
     pub receive: f64,
+    /// Bytes per second that it sends and receives at the same time, both counted, while all others
+    /// do so, too; `None`: what it sends and what it receives.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub both: Option<f64>,
 }
 
 /// The way from one member to another.
@@ -94,6 +100,10 @@ pub struct Link {
     pub alpha: f64,
     /// Bytes per second of one message after the other.
     pub rate: f64,
+    /// Seconds that each message, however short, takes of its sender's and its receiver's time;
+    /// `None`: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<f64>,
 }
 
 /// What carries the data.
@@ -263,7 +273,7 @@ impl Topology {
         }
         for (at, member) in self.members.iter_mut().enumerate() {
             let rates = [("fold", member.fold), ("send", member.send), ("receive", member.receive)];
-            for (name, value) in rates {
+            for (name, value) in rates.into_iter().chain(member.both.map(|both| ("both", both))) {
                 rate(value).or_else(|why| refuse(format!("member {at}: {name} {why}")))?;
             }
             for name in [&mut member.host, &mut member.device] {
@@ -287,8 +297,10 @@ impl Topology {
             if std::mem::replace(&mut seen[a * count + b], true) {
                 return refuse(format!("two links from {from} to {to}"));
             }
-            if !(0.0..=ALPHA_MAX).contains(&link.alpha) {
-                return refuse(format!("link {from} to {to}: alpha must be 0 to {ALPHA_MAX} s"));
+            let times = [("alpha", link.alpha), ("message", link.message.unwrap_or(0.0))];
+            let wrong = |time: &&(_, f64)| !(0.0..=ALPHA_MAX).contains(&time.1);
+            if let Some((name, _)) = times.iter().find(wrong) {
+                return refuse(format!("link {from} to {to}: {name} must be 0 to {ALPHA_MAX} s"));
             }
             rate(link.rate).or_else(|why| refuse(format!("link {from} to {to}: rate {why}")))?;
         }

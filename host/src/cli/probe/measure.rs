@@ -30,10 +30,24 @@ const SIZES: [usize; 5] = [16 << 10, 128 << 10, 1 << 20, 4 << 20, 16 << 20];
 struct Own {
     members: Vec<unisono::topology::Member>,
     links: Vec<(u16, u16, LinkKind)>,
-    /// From, to, seconds, bytes per second.
-    ways: Vec<(u16, u16, f64, f64)>,
+    ways: Vec<Way>,
     /// Rank, bytes per second sent and received.
     ports: Vec<(u16, f64, f64)>,
+    /// Bytes per second that each rank sends and receives while all do.
+    both: Option<f64>,
+}
+
+/// From one rank to another.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+struct Way {
+    from: u16,
+    to: u16,
+    /// Seconds of an empty message.
+    alpha: f64,
+    /// Bytes per second.
+    rate: f64,
+    /// Seconds of a rank's time for each message.
+    message: Option<f64>,
 }
 
 /// What is measured, and where.
@@ -58,7 +72,8 @@ impl Survey<'_> {
         let told = self.job.agree(members.as_ref().map(drop).map_err(super::copy));
         let (members, _) = (members?, told?);
         progress.add(1);
-        let mut own = Own { members, links: Vec::new(), ways: Vec::new(), ports: Vec::new() };
+        let (links, ways, ports) = (Vec::new(), Vec::new(), Vec::new());
+        let mut own = Own { members, links, ways, ports, both: None };
         progress.stage("links");
         for (a, b) in (0..self.job.ranks()).flat_map(|a| (0..a).map(move |b| (b, a))) {
             own.ways.extend(self.pair(a, b)?);
@@ -102,13 +117,14 @@ impl Survey<'_> {
                 fold,
                 send: 1.0,
                 receive: 1.0,
+                both: None,
             }
         };
         Ok(places.zip(rates).map(member).collect())
     }
 
     /// Both ways between two ranks; known in the process of the first one.
-    fn pair(&self, a: usize, b: usize) -> Result<Vec<(u16, u16, f64, f64)>> {
+    fn pair(&self, a: usize, b: usize) -> Result<Vec<Way>> {
         let first = self.job.here().start;
         let ranks = self.places.only(|index| [a, b].contains(&(first + index)));
         let mut group = self.builder(&ranks, 2)?.build()?;
@@ -117,9 +133,35 @@ impl Survey<'_> {
             let rates = [large(member, 0)?, large(member, 1)?];
             Ok::<_, Error>((member.rank() == 0).then_some((alpha, rates)))
         })?;
+        drop(group);
+        let message = self.message(&ranks)?;
         let [a, b] = [a as u16, b as u16];
-        let both = |(alpha, [up, down]): (f64, [f64; 2])| [(a, b, alpha, up), (b, a, alpha, down)];
+        let both = |(alpha, [up, down]): (f64, [f64; 2])| {
+            let way = |from, to, rate: f64| {
+                let message = message.map(|time| (time - SHORT as f64 / rate).max(0.0));
+                Way { from, to, alpha, rate, message }
+            };
+            [way(a, b, up), way(b, a, down)]
+        };
         Ok(found.into_iter().flatten().flat_map(both).collect())
+    }
+
+    /// Seconds of one of many short messages between two ranks; known in the process of the first
+    /// one. Boards have no memory for many, and time for few.
+    fn message(&self, ranks: &Ranks) -> Result<Option<f64>> {
+        if self.has_boards() {
+            return Ok(None);
+        }
+        let mut group = self.builder(ranks, 2)?.chunk(SHORT / 4).build()?;
+        let times = group.run(|member| {
+            let time = many(member)?;
+            Ok::<_, Error>((member.rank() == 0).then_some(time))
+        })?;
+        Ok(times.into_iter().flatten().next())
+    }
+
+    fn has_boards(&self) -> bool {
+        self.places.places().iter().any(|place| matches!(place, Place::Board(_)))
     }
 
     /// What each rank sends to all others together, and receives from them.
@@ -128,8 +170,10 @@ impl Survey<'_> {
         let all = self.places.only(|_| true);
         let mut group = self.builder(&all, ranks)?.build()?;
         own.links.extend(group.links());
+        let exchange = ranks > 1 && !self.has_boards();
         let found = group.run(|member| {
             let mut ports = Vec::new();
+            let both = exchange.then(|| exchanges(member, ranks)).transpose()?;
             for root in 0..ranks {
                 let sends = large(member, root)?;
                 let receives = reduces(member, root)?;
@@ -139,9 +183,13 @@ impl Survey<'_> {
                     ports.push((root, sends * others, receives * others));
                 }
             }
-            Ok::<_, Error>(ports)
+            Ok::<_, Error>((ports, both))
         })?;
-        own.ports = found.into_iter().flatten().collect();
+        for (ports, both) in found {
+            if !ports.is_empty() {
+                (own.ports, own.both) = (ports, both);
+            }
+        }
         drop(group);
         if !self.places.aggregators().is_empty() {
             self.aggregator(own, ranks)?;
@@ -168,8 +216,8 @@ impl Survey<'_> {
         })?;
         for (alpha, rate) in found.into_iter().flatten() {
             own.ports.push((ranks, rate, rate));
-            let both = |rank| [(rank, ranks, alpha, rate), (ranks, rank, alpha, rate)];
-            own.ways.extend((0..ranks).flat_map(both));
+            let way = |from, to| Way { from, to, alpha, rate, message: None };
+            own.ways.extend((0..ranks).flat_map(|rank| [way(rank, ranks), way(ranks, rank)]));
         }
         Ok(())
     }
@@ -179,6 +227,33 @@ impl Survey<'_> {
 fn small(member: &mut unisono::Member) -> Result<f64, Error> {
     let mut tensor = member.tensor::<f32>(2)?;
     Ok(steady(member, &mut |member| member.all_reduce(&mut tensor, Sum))? / 2.0)
+}
+
+/// Bytes of a message that is little more than its frame, and how many there are of it.
+const SHORT: u64 = 1024;
+const MANY: u64 = 64;
+
+/// Seconds of one of many short messages.
+fn many(member: &mut unisono::Member) -> Result<f64, Error> {
+    let mut tensor = member.tensor::<f32>((MANY * SHORT / 4) as usize)?;
+    Ok(steady(member, &mut |member| member.broadcast(&mut tensor, 0))? / MANY as f64)
+}
+
+/// Bytes per second that each rank sends and receives if all send to all.
+fn exchanges(member: &mut unisono::Member, ranks: u16) -> Result<f64, Error> {
+    let all = usize::from(ranks);
+    let (mut rate, others) = (0.0, f64::from(ranks - 1));
+    for bytes in SIZES {
+        let count = bytes / 4 / all;
+        let input = member.tensor::<f32>(count)?;
+        let mut output = member.tensor::<f32>(count * all)?;
+        let time = steady(member, &mut |member| member.all_gather(&input, &mut output))?;
+        rate = 2.0 * others * (4 * count) as f64 / time.max(1e-9);
+        if time > LONG {
+            break;
+        }
+    }
+    Ok(rate)
 }
 
 /// Bytes per second of broadcasts.
@@ -250,16 +325,19 @@ fn timed(
 fn joined(all: Vec<Own>) -> Result<Topology> {
     let (mut members, mut links) = (Vec::new(), Vec::new());
     let (mut kinds, mut ways, mut ports) = (Vec::new(), Vec::new(), Vec::new());
+    let mut both = None;
     for own in all {
+        both = both.or(own.both);
         members.extend(own.members);
         kinds.extend(own.links);
         ways.extend(own.ways);
         ports.extend(own.ports);
     }
-    for (from, to, alpha, rate) in ways {
+    for Way { from, to, alpha, rate, message } in ways {
         let kind = kinds.iter().find(|(a, b, _)| (*a, *b) == (from, to));
         let kind = kind.map_or(LinkKind::Window, |(.., kind)| *kind);
-        links.push(unisono::topology::Link { from, to, kind, alpha, rate: rate.max(1.0) });
+        let rate = rate.max(1.0);
+        links.push(unisono::topology::Link { from, to, kind, alpha, rate, message });
     }
     for (member, at) in members.iter_mut().zip(0u16..) {
         let most = |all: &mut dyn Iterator<Item = f64>| all.fold(1.0, f64::max);
@@ -268,6 +346,7 @@ fn joined(all: Vec<Own>) -> Result<Topology> {
         let out = most(&mut links.iter().filter(|link| link.from == at).map(|link| link.rate));
         let into = most(&mut links.iter().filter(|link| link.to == at).map(|link| link.rate));
         (member.send, member.receive) = (port.0.max(out), port.1.max(into));
+        member.both = both.filter(|_| member.data).map(|both| both.max(1.0));
     }
     Ok(Topology::new(members, links)?)
 }

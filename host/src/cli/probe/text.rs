@@ -13,6 +13,10 @@ pub fn render(topology: &Topology, numa: &[Numa]) -> Result<String, std::fmt::Er
     text += &matrix(topology, &|link| time(link.alpha));
     text += "\nrate of large messages\n";
     text += &matrix(topology, &|link| rate(link.rate));
+    if topology.links.iter().any(|link| link.message.is_some()) {
+        text += "\ntime of both ends that each message takes\n";
+        text += &matrix(topology, &|link| link.message.map_or_else(String::new, time));
+    }
     text += "\nmembers\n";
     let rows = topology.members.iter().enumerate().map(|(index, member)| {
         vec![
@@ -22,11 +26,12 @@ pub fn render(topology: &Topology, numa: &[Numa]) -> Result<String, std::fmt::Er
             rate(member.fold),
             rate(member.send),
             rate(member.receive),
+            member.both.map_or_else(String::new, rate),
             format!("{}{}", member.device, if member.data { "" } else { " (without data)" }),
         ]
     });
-    let header = ["  ", "host", "NUMA", "folds", "sends", "receives", "device"];
-    text += &table(&header, rows.collect(), &[2, 3, 4, 5]);
+    let header = ["  ", "host", "NUMA", "folds", "sends", "receives", "both", "device"];
+    text += &table(&header, rows.collect(), &[2, 3, 4, 5, 6]);
     text.push('\n');
     for kind in LinkKind::ALL {
         if topology.links.iter().any(|link| link.kind == kind) {
