@@ -3,10 +3,11 @@
 //! A member sends one message after the other, receives one after the other and folds one after
 //! the other; the three go on at the same time, on chunks of a window. A message leaves at the rate
 //! of the slowest place on its way, arrives `alpha` later and is taken in when the receiver's port
-//! is free. Where it has been measured that a member does not send and receive at the same time, or
-//! that each message takes some of its time, that is counted (LogP's overhead). Limits travel as the machine sends them: with data, or by themselves. That is the model
-//! of Hockney with LogP's ports; what it adds is what formulas leave out: how long it takes until
-//! all are busy, who waits for whom, and what a window costs.
+//! is free. Where it was measured that a member does not send and receive at the same time, or that
+//! each message takes some of its time, that is counted. Limits travel as the machine sends them:
+//! with data, or by themselves. That is the model of Hockney with LogP's ports and overhead; what it
+//! adds is what formulas leave out: how long it takes until all are busy, who waits for whom, and
+//! what a window costs.
 //!
 //! Long calls are not played to their end: a schedule repeats itself, so the time of more chunks
 //! follows from that of some.
