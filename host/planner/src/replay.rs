@@ -5,7 +5,7 @@
 //! of the slowest place on its way, arrives `alpha` later and is taken in when the receiver's port
 //! is free. Where it was measured that a member does not send and receive at the same time, or that
 //! each message takes some of its time, that is counted. Limits travel as the machine sends them:
-//! with data, or by themselves. That is the model of Hockney with LogP's ports and overhead; what it
+//! with data, or by themselves. That is Hockney's model with LogP's ports and overhead; what it
 //! adds is what formulas leave out: how long it takes until all are busy, who waits for whom, and
 //! what a window costs.
 //!
