@@ -80,8 +80,8 @@ pub struct Member {
     pub send: f64,
     /// Bytes per second from all others together.
     pub receive: f64,
-    /// Bytes per second that it sends and receives at the same time, both counted, while all others
-    /// do so, too; `None`: what it sends and what it receives.
+    /// Bytes per second that it sends and receives at the same time, both counted; `None`: what it
+    /// sends and what it receives.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub both: Option<f64>,
 }

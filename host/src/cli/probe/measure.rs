@@ -33,8 +33,6 @@ struct Own {
     ways: Vec<Way>,
     /// Rank, bytes per second sent and received.
     ports: Vec<(u16, f64, f64)>,
-    /// Bytes per second that each rank sends and receives while all do.
-    both: Option<f64>,
 }
 
 /// From one rank to another.
@@ -46,6 +44,8 @@ struct Way {
     alpha: f64,
     /// Bytes per second.
     rate: f64,
+    /// Bytes per second that each of the two sends and receives while the other one does.
+    both: Option<f64>,
     /// Seconds of a rank's time for each message.
     message: Option<f64>,
 }
@@ -72,8 +72,7 @@ impl Survey<'_> {
         let told = self.job.agree(members.as_ref().map(drop).map_err(super::copy));
         let (members, _) = (members?, told?);
         progress.add(1);
-        let (links, ways, ports) = (Vec::new(), Vec::new(), Vec::new());
-        let mut own = Own { members, links, ways, ports, both: None };
+        let mut own = Own { members, links: Vec::new(), ways: Vec::new(), ports: Vec::new() };
         progress.stage("links");
         for (a, b) in (0..self.job.ranks()).flat_map(|a| (0..a).map(move |b| (b, a))) {
             own.ways.extend(self.pair(a, b)?);
@@ -128,30 +127,30 @@ impl Survey<'_> {
         let first = self.job.here().start;
         let ranks = self.places.only(|index| [a, b].contains(&(first + index)));
         let mut group = self.builder(&ranks, 2)?.build()?;
+        let boards = self.has_boards();
         let found = group.run(|member| {
             let alpha = small(member)?;
             let rates = [large(member, 0)?, large(member, 1)?];
-            Ok::<_, Error>((member.rank() == 0).then_some((alpha, rates)))
+            // Boards have no memory for more, and no time.
+            let both = if boards { None } else { Some(exchanges(member)?) };
+            Ok::<_, Error>((member.rank() == 0).then_some((alpha, rates, both)))
         })?;
         drop(group);
-        let message = self.message(&ranks)?;
+        let message = if boards { None } else { self.message(&ranks)? };
         let [a, b] = [a as u16, b as u16];
-        let both = |(alpha, [up, down]): (f64, [f64; 2])| {
+        let ways = |(alpha, [up, down], both): (f64, [f64; 2], _)| {
             let way = |from, to, rate: f64| {
                 let message = message.map(|time| (time - SHORT as f64 / rate).max(0.0));
-                Way { from, to, alpha, rate, message }
+                Way { from, to, alpha, rate, both, message }
             };
             [way(a, b, up), way(b, a, down)]
         };
-        Ok(found.into_iter().flatten().flat_map(both).collect())
+        Ok(found.into_iter().flatten().flat_map(ways).collect())
     }
 
     /// Seconds of one of many short messages between two ranks; known in the process of the first
-    /// one. Boards have no memory for many, and time for few.
+    /// one.
     fn message(&self, ranks: &Ranks) -> Result<Option<f64>> {
-        if self.has_boards() {
-            return Ok(None);
-        }
         let mut group = self.builder(ranks, 2)?.chunk(SHORT / 4).build()?;
         let times = group.run(|member| {
             let time = many(member)?;
@@ -170,10 +169,8 @@ impl Survey<'_> {
         let all = self.places.only(|_| true);
         let mut group = self.builder(&all, ranks)?.build()?;
         own.links.extend(group.links());
-        let exchange = ranks > 1 && !self.has_boards();
         let found = group.run(|member| {
             let mut ports = Vec::new();
-            let both = exchange.then(|| exchanges(member, ranks)).transpose()?;
             for root in 0..ranks {
                 let sends = large(member, root)?;
                 let receives = reduces(member, root)?;
@@ -183,13 +180,9 @@ impl Survey<'_> {
                     ports.push((root, sends * others, receives * others));
                 }
             }
-            Ok::<_, Error>((ports, both))
+            Ok::<_, Error>(ports)
         })?;
-        for (ports, both) in found {
-            if !ports.is_empty() {
-                (own.ports, own.both) = (ports, both);
-            }
-        }
+        own.ports = found.into_iter().flatten().collect();
         drop(group);
         if !self.places.aggregators().is_empty() {
             self.aggregator(own, ranks)?;
@@ -216,7 +209,7 @@ impl Survey<'_> {
         })?;
         for (alpha, rate) in found.into_iter().flatten() {
             own.ports.push((ranks, rate, rate));
-            let way = |from, to| Way { from, to, alpha, rate, message: None };
+            let way = |from, to| Way { from, to, alpha, rate, both: None, message: None };
             own.ways.extend((0..ranks).flat_map(|rank| [way(rank, ranks), way(ranks, rank)]));
         }
         Ok(())
@@ -239,16 +232,15 @@ fn many(member: &mut unisono::Member) -> Result<f64, Error> {
     Ok(steady(member, &mut |member| member.broadcast(&mut tensor, 0))? / MANY as f64)
 }
 
-/// Bytes per second that each rank sends and receives if all send to all.
-fn exchanges(member: &mut unisono::Member, ranks: u16) -> Result<f64, Error> {
-    let all = usize::from(ranks);
-    let (mut rate, others) = (0.0, f64::from(ranks - 1));
+/// Bytes per second that each of two ranks sends and receives at the same time.
+fn exchanges(member: &mut unisono::Member) -> Result<f64, Error> {
+    let mut rate = 0.0;
     for bytes in SIZES {
-        let count = bytes / 4 / all;
+        let count = bytes / 8;
         let input = member.tensor::<f32>(count)?;
-        let mut output = member.tensor::<f32>(count * all)?;
+        let mut output = member.tensor::<f32>(2 * count)?;
         let time = steady(member, &mut |member| member.all_gather(&input, &mut output))?;
-        rate = 2.0 * others * (4 * count) as f64 / time.max(1e-9);
+        rate = bytes as f64 / time.max(1e-9);
         if time > LONG {
             break;
         }
@@ -325,15 +317,13 @@ fn timed(
 fn joined(all: Vec<Own>) -> Result<Topology> {
     let (mut members, mut links) = (Vec::new(), Vec::new());
     let (mut kinds, mut ways, mut ports) = (Vec::new(), Vec::new(), Vec::new());
-    let mut both = None;
     for own in all {
-        both = both.or(own.both);
         members.extend(own.members);
         kinds.extend(own.links);
         ways.extend(own.ways);
         ports.extend(own.ports);
     }
-    for Way { from, to, alpha, rate, message } in ways {
+    for Way { from, to, alpha, rate, message, .. } in ways.iter().copied() {
         let kind = kinds.iter().find(|(a, b, _)| (*a, *b) == (from, to));
         let kind = kind.map_or(LinkKind::Window, |(.., kind)| *kind);
         let rate = rate.max(1.0);
@@ -346,7 +336,9 @@ fn joined(all: Vec<Own>) -> Result<Topology> {
         let out = most(&mut links.iter().filter(|link| link.from == at).map(|link| link.rate));
         let into = most(&mut links.iter().filter(|link| link.to == at).map(|link| link.rate));
         (member.send, member.receive) = (port.0.max(out), port.1.max(into));
-        member.both = both.filter(|_| member.data).map(|both| both.max(1.0));
+        // With the fastest of the others: what slower ones let through says nothing of it.
+        let both = ways.iter().filter(|way| way.from == at).filter_map(|way| way.both);
+        member.both = both.reduce(f64::max).map(|both| both.max(1.0));
     }
     Ok(Topology::new(members, links)?)
 }
