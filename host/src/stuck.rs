@@ -1,10 +1,11 @@
-//! What becomes of a call that has been given up while a device does not end its jobs.
+//! What becomes of a call that has been given up while somebody does not let go of its memory.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
+use unisono_runtime::Holder;
 
-/// Devices that do end their jobs have done it by then, whatever the time limit of calls.
+/// Whoever does let go has done it by then, whatever the time limit of calls.
 const LEAST: Duration = Duration::from_secs(10);
 
 /// Who is told, and decides.
@@ -21,13 +22,21 @@ impl OnStuck {
         timeout.max(LEAST)
     }
 
-    /// Says that the device of a rank has not ended its jobs.
-    pub fn tell(&self, rank: u16, device: &str, after: Duration) {
+    /// Says who has not let go of a rank's memory.
+    pub fn tell(&self, rank: u16, device: &str, holder: Holder, after: Duration) {
         let Self(tell) = self;
-        tell(&format!(
-            "the device of rank {rank}, {device}, still works on a call that was given up \
-             {after:?} ago; its driver hangs, and until it is done the call's memory cannot be used"
-        ));
+        tell(&match holder {
+            Holder::Device => format!(
+                "the device of rank {rank}, {device}, still works on a call that was given up \
+                 {after:?} ago; its driver hangs, and until it is done the call's memory cannot be \
+                 used"
+            ),
+            Holder::Peer(peer) => format!(
+                "rank {peer} still uses the memory of rank {rank} for a call that was given up \
+                 {after:?} ago; has its process been stopped, or does its device hang? Until it is \
+                 done the call's memory cannot be used"
+            ),
+        });
     }
 }
 

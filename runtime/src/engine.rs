@@ -26,6 +26,15 @@ pub enum BeginError {
     Config(#[from] ConfigError),
 }
 
+/// Who uses the memory of a call that has been given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holder {
+    /// The member's own device.
+    Device,
+    /// A peer, or its device.
+    Peer(Rank),
+}
+
 /// Joins one member's machines, device and links.
 ///
 /// * `OPS`: most calls in flight. Links with fewer channels lower it ([`Engine::channels`]).
@@ -264,12 +273,22 @@ where
         slot.op_id == op_id && matches!(slot.state, State::Over(_))
     }
 
-    /// Since when a call that has been given up waits for jobs of the device: until they are done
-    /// it is not over, because they use its memory.
-    pub fn lingers(&self, op_id: u64) -> Option<Instant> {
-        let slot = &self.slots[self.channel(op_id)];
-        let State::Failing(since) = slot.state else { return None };
-        since.filter(|_| slot.op_id == op_id && slot.jobs > 0)
+    /// Since when a call that has been given up is not over, and who still uses its memory.
+    pub fn holder(&mut self, op_id: u64) -> Option<(Instant, Holder)> {
+        let index = self.channel(op_id);
+        let slot = &self.slots[index];
+        let State::Failing(Some(since)) = slot.state else { return None };
+        if slot.op_id != op_id {
+            return None;
+        }
+        if slot.jobs > 0 {
+            return Some((since, Holder::Device));
+        }
+        let links = (0..).zip(&mut self.links);
+        let mut links = links.filter_map(|(rank, link)| Some((rank, link.as_mut()?)));
+        // Asking again changes nothing.
+        let held = links.find_map(|(rank, link)| (!link.withdraw(index)).then_some(rank));
+        held.map(|rank| (since, Holder::Peer(rank)))
     }
 
     /// Gives a call up on all members.

@@ -11,6 +11,6 @@ mod jobs;
 mod quick;
 mod slot;
 
-pub use engine::{BeginError, Engine};
+pub use engine::{BeginError, Engine, Holder};
 pub use quick::Quick;
 pub use slot::{Buffers, Call};

@@ -23,7 +23,7 @@ const LOAD_IT: &str = "is its library there, with all that `ldd` says it needs, 
                        memory for it (`ulimit -v`)?";
 /// What to try when a driver is installed.
 const CHECK_IT: &str = "check with `clinfo -l`, and that you may use the device: /dev/dri, \
-                        /dev/kfd, /dev/nvidia*";
+                        /dev/kfd, /dev/nvidia*, and that there is memory (`ulimit -v`)";
 /// PoCL leaves its device out, without a word, if it cannot write its cache.
 const POCL_CACHE: &str = "PoCL has no device if it cannot write its cache: set POCL_CACHE_DIR to a \
                           directory that can be written";

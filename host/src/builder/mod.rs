@@ -188,10 +188,10 @@ impl GroupBuilder {
         self
     }
 
-    /// What is called, on a member's thread, when a device has not ended its jobs long after a call
-    /// was given up (10 s, or the time limit if that is longer): the call cannot return while they
-    /// write into its memory, and a driver that hangs never ends them. By default an error is
-    /// logged; a program that must not hang ends its process here.
+    /// What is called, on a member's thread, when a device or a peer still uses a call's memory
+    /// long after it was given up (10 s, or the time limit if that is longer): the call cannot
+    /// return before they let go, and a driver that hangs, or a process that was stopped, never
+    /// does. By default an error is logged; a program that must not hang ends its process here.
     #[must_use]
     pub fn on_stuck(mut self, tell: impl Fn(&str) + Send + Sync + 'static) -> Self {
         self.on_stuck = OnStuck::new(tell);

@@ -34,6 +34,16 @@ pub fn is_usage(error: &anyhow::Error) -> bool {
     })
 }
 
+/// Is a driver missing, or the device that it would have?
+pub fn is_missing(error: &anyhow::Error) -> bool {
+    use unisono::device::GpuError;
+    let missing = |e: &GpuError| matches!(e, GpuError::NoDevice { .. } | GpuError::Missing { .. });
+    let of_gpu = |e: &unisono::Error| matches!(e, unisono::Error::Gpu(error) if missing(error));
+    error.chain().any(|cause| {
+        cause.downcast_ref().is_some_and(missing) || cause.downcast_ref().is_some_and(of_gpu)
+    })
+}
+
 /// Did the reader of our output go away?
 pub fn is_closed_pipe(error: &anyhow::Error) -> bool {
     let closed = |e: &io::Error| e.kind() == io::ErrorKind::BrokenPipe;

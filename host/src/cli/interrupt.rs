@@ -10,6 +10,8 @@ use signal_hook::low_level;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+#[cfg(unix)]
+use std::sync::{Mutex, PoisonError};
 
 /// Has somebody asked this process to stop?
 pub struct Interrupt {
@@ -54,6 +56,8 @@ impl Interrupt {
         // up. Once it is caught, the write itself fails, and nobody needs to look at a flag.
         #[cfg(unix)]
         flag::register(SIGXFSZ, Arc::default())?;
+        #[cfg(unix)]
+        remember(&[&signals[..], &[SIGALRM, SIGXFSZ]].concat());
         Ok(new)
     }
 
@@ -111,14 +115,41 @@ fn end_at_alarm(first: Arc<AtomicUsize>) -> io::Result<()> {
     unsafe { low_level::register(SIGALRM, end) }.map(drop)
 }
 
-/// Does this process ignore the signal?
+/// What each signal does since [`Interrupt::install`].
 #[cfg(unix)]
-fn is_ignored(signal: i32) -> bool {
+static ACTIONS: Mutex<Vec<(i32, libc::sigaction)>> = Mutex::new(Vec::new());
+
+#[cfg(unix)]
+fn remember(signals: &[i32]) {
+    let known = signals.iter().filter_map(|signal| Some((*signal, action(*signal)?)));
+    *ACTIONS.lock().unwrap_or_else(PoisonError::into_inner) = known.collect();
+}
+
+/// Catches the signals again. To be called when drivers have been loaded and have compiled
+/// something: LLVM, which is in some of them, then takes signals for itself, and a SIGQUIT that it
+/// catches does nothing at all.
+pub fn catch_again() {
+    #[cfg(unix)]
+    for (signal, action) in ACTIONS.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+        // SAFETY: the action was there before, and what it calls still is.
+        unsafe { libc::sigaction(*signal, action, std::ptr::null_mut()) };
+    }
+}
+
+/// What a signal does now.
+#[cfg(unix)]
+fn action(signal: i32) -> Option<libc::sigaction> {
     let mut now = std::mem::MaybeUninit::<libc::sigaction>::zeroed();
     // SAFETY: without a new action nothing changes, and there is room for the present one.
     let asked = unsafe { libc::sigaction(signal, std::ptr::null(), now.as_mut_ptr()) };
     // SAFETY: plain data, of which every bit may be zero.
-    asked == 0 && unsafe { now.assume_init() }.sa_sigaction == libc::SIG_IGN
+    (asked == 0).then(|| unsafe { now.assume_init() })
+}
+
+/// Does this process ignore the signal?
+#[cfg(unix)]
+fn is_ignored(signal: i32) -> bool {
+    action(signal).is_some_and(|now| now.sa_sigaction == libc::SIG_IGN)
 }
 
 /// Elsewhere no parent can ask for it.

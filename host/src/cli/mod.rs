@@ -28,6 +28,7 @@ use drivers::Wanted;
 use error::{Usage, one_line};
 use interrupt::Interrupt;
 use std::io::{IsTerminal, Write};
+use std::mem::take;
 use std::process::ExitCode;
 
 const EXAMPLES: &str = "\
@@ -114,7 +115,7 @@ pub fn main() -> ExitCode {
     log_to_stderr(cli.verbose);
     // Before signals are caught, so that Ctrl-C ends a driver that hangs.
     let verbose = cli.verbose > 0;
-    let out = drivers::check(&cli.command.wanted(verbose));
+    let mut out = drivers::check(&cli.command.wanted(verbose));
     let interrupt = match Interrupt::install(cli.command.is_careful()) {
         Ok(interrupt) => interrupt,
         Err(error) => return failed(&error.into(), None),
@@ -128,7 +129,9 @@ pub fn main() -> ExitCode {
         Command::Bench(args) => bench::run(args, &interrupt),
         Command::Plan(args) => plan::run(args),
         Command::Probe(args) => probe::run(args, &interrupt),
-        Command::Devices(args) => devices::run(args, out.broken, out.useless, verbose),
+        Command::Devices(args) => {
+            devices::run(args, take(&mut out.broken), take(&mut out.useless), verbose)
+        }
         #[cfg(target_os = "linux")]
         Command::Launch(args) => launch::run(args, &interrupt),
         Command::Flash(args) => flash::run(args, &interrupt),
@@ -137,7 +140,13 @@ pub fn main() -> ExitCode {
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => failed(&error, interrupt.exit_code()),
+        Err(error) => {
+            // A device may be missing because of them.
+            if error::is_missing(&error) {
+                out.useless.iter().for_each(|driver| tracing::warn!("{driver}"));
+            }
+            failed(&error, interrupt.exit_code())
+        }
     }
 }
 

@@ -92,7 +92,7 @@ pub(crate) struct Local {
     last: Option<Prepared>,
     /// Something has happened since the last look at the clock.
     pub(super) worked: bool,
-    /// The call that was last said to be stuck in the device.
+    /// The call of which it was last said that somebody does not let go of it.
     pub(super) stuck: Option<u64>,
     /// The call that has a deadline.
     pub(super) armed: Option<u64>,

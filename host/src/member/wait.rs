@@ -208,15 +208,15 @@ impl Local {
         }
     }
 
-    /// Says once that a device does not end its jobs of a call that has been given up.
+    /// Says once that somebody does not let go of the memory of a call that has been given up.
     fn tell_stuck(&mut self, op_id: u64, now: unisono_core::Instant) {
-        let Some(since) = self.engine.lingers(op_id) else { return };
+        let Some((since, holder)) = self.engine.holder(op_id) else { return };
         let after = OnStuck::patience(self.shared.timeout);
         if now < since.saturating_add(after) || self.stuck.replace(op_id) == Some(op_id) {
             return;
         }
         let device = self.device().map_or("cpu", |device| device.card().name.as_str());
-        self.shared.on_stuck.tell(self.rank, device, after);
+        self.shared.on_stuck.tell(self.rank, device, holder, after);
     }
 
     /// Does the caller want all calls to end?

@@ -10,4 +10,5 @@ mod gradients;
 mod names;
 mod results;
 mod senseless;
+mod signals;
 mod stuck;

@@ -2,6 +2,7 @@
 
 use super::super::drivers::Wanted;
 use super::super::error::{Interrupted, Usage};
+use super::super::interrupt::catch_again;
 use super::GroupArgs;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -106,6 +107,7 @@ impl Devices {
                 ranks.push(Opened::open(spec)?.map_or(Place::Cpu, Place::Gpu));
             }
         }
+        catch_again();
         Ok(Ranks { ranks, aggregators })
     }
 }

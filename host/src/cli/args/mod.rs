@@ -89,7 +89,9 @@ impl GroupArgs {
         dtype: DType,
         interrupt: &Interrupt,
     ) -> anyhow::Result<Group> {
-        Ok(self.builder(job, ranks, dtype)?.interrupt(interrupt.flag()).build()?)
+        let group = self.builder(job, ranks, dtype)?.interrupt(interrupt.flag()).build()?;
+        interrupt::catch_again();
+        Ok(group)
     }
 
     /// Members of a group on these devices; an error if there can be none.

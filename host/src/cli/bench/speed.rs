@@ -3,7 +3,7 @@
 use super::super::args;
 use super::super::drivers::Wanted;
 use super::super::error::Usage;
-use super::super::interrupt::Interrupt;
+use super::super::interrupt::{Interrupt, catch_again};
 use super::super::report::{print, print_json, table, time};
 use super::args::{Some1, dtypes, ops};
 use anyhow::Result;
@@ -91,6 +91,7 @@ pub fn run(args: &DeviceArgs, interrupt: &Interrupt) -> Result<()> {
     let bytes = usize::try_from(args.bytes.next_multiple_of(64))?;
     let stop = Some(interrupt.flag());
     let mut bench = Bench::new(&on, args.sources, bytes, args.budget, stop)?;
+    catch_again();
     let gigabytes = |streams: usize, seconds: f64| (streams * bytes) as f64 / seconds / 1e9;
     let copy = gigabytes(2, bench.copy()?);
     let mut folds = Vec::new();

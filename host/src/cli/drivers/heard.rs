@@ -174,6 +174,11 @@ impl Heard {
         (self.since.elapsed(), if self.opening.is_some() { OPENING } else { LOADING })
     }
 
+    /// The files of drivers whose libraries do not load, and why, as far as that was said.
+    pub fn useless(self) -> Vec<(PathBuf, String)> {
+        self.useless
+    }
+
     /// What it is at.
     pub fn step(&self) -> String {
         match &self.opening {

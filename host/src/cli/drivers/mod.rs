@@ -101,13 +101,13 @@ fn settle(
     let api = wanted.api;
     let (mut only, mut without) = (None, Vec::new());
     loop {
+        let name = |(file, why)| Broken { api: api.name(), driver: Some(file), why };
         if *in_vain && trial.has_listed() {
-            trial.give_up();
+            out.useless.extend(trial.give_up().into_iter().map(name));
             return only;
         }
         match trial.end() {
             Ok(useless) => {
-                let name = |(file, why)| Broken { api: api.name(), driver: Some(file), why };
                 out.useless.extend(useless.into_iter().map(name));
                 return only;
             }

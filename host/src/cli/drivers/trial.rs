@@ -93,11 +93,12 @@ impl Trial {
         self.0.as_ref().is_some_and(|running| running.heard.listed().is_some())
     }
 
-    /// Ends it: nobody wants to know more.
-    pub fn give_up(self) {
-        if let Some(mut running) = self.0 {
-            running.kill();
-        }
+    /// Ends it: nobody wants to know more. Returns the files of drivers whose libraries do not
+    /// load, and why.
+    pub fn give_up(self) -> Vec<(PathBuf, String)> {
+        let Some(mut running) = self.0 else { return Vec::new() };
+        running.kill();
+        running.heard.useless()
     }
 
     /// Waits for its end. Returns the files of drivers whose libraries do not load, and why.
@@ -188,6 +189,15 @@ pub fn load(args: &TrialArgs) -> ExitCode {
             return ExitCode::FAILURE;
         }
     }
+    for file in driver_files(api) {
+        let Some(library) = driver_library(api, &file) else { continue };
+        // SAFETY: whatever it does, that is what this process is for.
+        if let Err(why) = unsafe { try_library(&library) }
+            && !wants_memory(&why)
+        {
+            say(&Line::Useless(&file, &why));
+        }
+    }
     let open = if args.open_all { Open::All } else { Open::These(args.open.clone()) };
     let cards = || catalog.devices.iter().flatten();
     let complete = open.is_in(cards());
@@ -200,15 +210,13 @@ pub fn load(args: &TrialArgs) -> ExitCode {
             say(&Line::Opened);
         }
     }
-    for file in driver_files(api) {
-        let Some(library) = driver_library(api, &file) else { continue };
-        // SAFETY: whatever it does, that is what this process is for.
-        if let Err(why) = unsafe { try_library(&library) } {
-            say(&Line::Useless(&file, &why));
-        }
-    }
     say(&Line::Done);
     ExitCode::SUCCESS
+}
+
+/// Does the system's loader say that there is no memory? Then nothing is wrong with the library.
+fn wants_memory(why: &str) -> bool {
+    ["failed to map segment", "Cannot allocate memory"].iter().any(|words| why.contains(words))
 }
 
 /// All that a driver may die of. An error is no death: the parent gets the same one.
