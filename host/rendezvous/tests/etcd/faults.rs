@@ -45,7 +45,8 @@ fn a_rank_that_is_killed_is_named_at_once() {
     let make = |r| start(&mut rank(r, 4, &server.place("kill"), "kill", "300"));
     let ranks = vec![make(0), make(1)];
     let victim = make(2);
-    while !ranks[0].threads().contains(&"unisono rank 2".to_owned()) {
+    let here = |rank: &str| ranks[0].threads().iter().any(|thread| thread == rank);
+    while !here("unisono rank 1") || !here("unisono rank 2") {
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
     victim.kill();
@@ -123,9 +124,11 @@ fn secrets_are_checked_and_needed() {
     let one = make(1);
     let ended = [zero.end(), one.end()];
     let wrong = "its shared secret is another one";
-    let zero = "rank 1 has gone before all had come: its lease at etcd has ended; refused there: ";
-    assert!(ended[0].error().starts_with(zero), "{ended:?}");
-    assert!(ended[0].error().ends_with(wrong), "{ended:?}");
+    let zero = "rank 1 has gone before all had come: its lease at etcd has ended";
+    let more = ended[0].error().strip_prefix(zero).expect("its own words");
+    // On a busy machine rank 1 may be gone before rank 0 has noted why it was refused.
+    let noted = more.starts_with("; refused there: ") && more.ends_with(wrong);
+    assert!(noted || more.is_empty(), "{ended:?}");
     assert!(ended[1].error().ends_with(wrong), "{ended:?}");
     let mut without = rank(0, 2, &place, "secret", "1");
     let ended = start(without.env_remove("UNISONO_SECRET")).end();
