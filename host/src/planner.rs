@@ -302,7 +302,11 @@ impl PlanOptions {
             }
             _ => true,
         };
-        if let Some(row) = row.filter(|row| reduces(&row.schedule)) {
+        // Whoever copies nothing waits for all peers before it may write, which nobody measures.
+        let fits = |schedule: &Schedule| {
+            self.streams || *schedule != Schedule::OneShot || bytes <= self.one_shot_bytes()
+        };
+        if let Some(row) = row.filter(|row| reduces(&row.schedule) && fits(&row.schedule)) {
             return Ok((Some(row.schedule.clone()), Some(row.chunk_of(bytes))));
         }
         Ok((self.choose(kind, dtype, op, bytes), None))
@@ -325,14 +329,18 @@ impl PlanOptions {
         // Where devices differ, the fastest one is sooner ready with it than the slowest.
         let alike = self.owners.is_none() && self.ranks <= ONE_SHOT_RANKS;
         let alike = alike && !(self.streams && self.crowded);
-        // A message over a network costs as much as so many bytes more of it.
-        let peers = u64::from(self.ranks.max(2) - 1);
-        let copied = (SMALL as u64 / peers).max(INLINE as u64);
-        let small = if self.streams { ONE_SHOT_BYTES } else { copied };
-        if kind == Kind::AllReduce && bytes <= small && alike {
+        if kind == Kind::AllReduce && bytes <= self.one_shot_bytes() && alike {
             return Some(Schedule::OneShot);
         }
         self.owners.clone().or_else(|| Owners::equal(self.ranks)).map(Schedule::Direct)
+    }
+
+    /// The largest tensor that members send whole to each other: in memory, what is copied on the
+    /// way; a message over a network costs as much as so many bytes more of it.
+    fn one_shot_bytes(&self) -> u64 {
+        let peers = u64::from(self.ranks.max(2) - 1);
+        let copied = (SMALL as u64 / peers).max(INLINE as u64);
+        if self.streams { ONE_SHOT_BYTES } else { copied }
     }
 
     /// How calls of this group are cut.
