@@ -52,3 +52,14 @@ pub fn reference<T: Element>(op: ReduceOp, inputs: &[Vec<T>]) -> Vec<u8> {
 pub fn build(builder: GroupBuilder) -> Group {
     builder.build().expect("drivers of both APIs (mesa-vulkan-drivers, pocl-opencl-icd)")
 }
+
+/// Runs a test of this program in a process without other ones, with this variable set.
+#[track_caller]
+pub fn alone(test: &str, variable: &str) {
+    let mut command = std::process::Command::new(std::env::current_exe().expect("this program"));
+    command.args(["--exact", test, "--nocapture"]).env(variable, "1");
+    let output = command.output().expect("this program starts");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(text.contains("1 passed"), "{text}");
+}

@@ -1,7 +1,6 @@
 //! What cannot be: devices that are not there, tensors of others, failures in the driver's words.
 
-use crate::data::build;
-use std::process::Command;
+use crate::data::{alone, build};
 use std::time::{Duration, Instant};
 use unisono::{Error, Group, Opened, Sum};
 
@@ -125,10 +124,5 @@ fn status(pid: libc::pid_t) -> i32 {
 
 #[test]
 fn a_child_of_the_process_is_told() {
-    let mut command = Command::new(std::env::current_exe().expect("this program"));
-    command.args(["--exact", "errors::forks", "--nocapture"]).env(FORKING, "1");
-    let output = command.output().expect("this program starts");
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
-    assert!(text.contains("1 passed"), "{text}");
+    alone("errors::forks", FORKING);
 }

@@ -1,7 +1,6 @@
 //! A device that does not end its jobs: all who wait are told, and nobody gets its memory back.
 
-use crate::data::build;
-use std::process::Command;
+use crate::data::{alone, build};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
@@ -81,10 +80,5 @@ fn stuck() {
 
 #[test]
 fn whoever_waits_for_a_device_for_ever_is_told() {
-    let mut command = Command::new(std::env::current_exe().expect("this program"));
-    command.args(["--exact", "stuck::stuck", "--nocapture"]).env(STUCK, "1");
-    let output = command.output().expect("this program starts");
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
-    assert!(text.contains("1 passed"), "{text}");
+    alone("stuck::stuck", STUCK);
 }
