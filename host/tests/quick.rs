@@ -203,6 +203,14 @@ impl Group {
         self.members[rank] = Some(member);
     }
 
+    /// Begins the call of a member, or polls it.
+    fn step(&mut self, rank: usize, dice: &mut Dice, counts: &mut [u32; 3]) {
+        match self.states[rank] {
+            State::Idle => self.begin(rank, dice, counts),
+            _ => self.poll(rank),
+        }
+    }
+
     fn all_over(&self) -> bool {
         self.states.iter().all(|state| matches!(state, State::Over(_)))
     }
@@ -262,11 +270,7 @@ fn machines_take_over_at_any_point() {
             let mut steps = 0;
             while !group.all_over() {
                 let rank = dice.below(ranks);
-                if group.states[rank] == State::Idle {
-                    group.begin(rank, &mut dice, &mut counts);
-                } else {
-                    group.poll(rank);
-                }
+                group.step(rank, &mut dice, &mut counts);
                 steps += 1;
                 assert!(steps < ROUNDS, "seed {seed}, round {round}: {:?}", group.states);
             }
@@ -338,7 +342,7 @@ fn who_has_left_has_said_why() {
         let gone = dice.below(ranks);
         group.begin(gone, &mut dice, &mut [0; 3]);
         let State::Running(op) = group.states[gone] else { continue };
-        let others: Vec<usize> = (0..ranks).filter(|rank| *rank != gone).collect();
+        let others: Vec<_> = (0..ranks).filter(|rank| *rank != gone).collect();
         group.members[gone].as_mut().expect("a member").cancel(op);
         let mut steps = 0;
         while group.states.contains(&State::Running(op)) || group.states.contains(&State::Idle) {
@@ -347,10 +351,7 @@ fn who_has_left_has_said_why() {
                 group.members[gone] = None;
             }
             let rank = if over { others[dice.below(others.len())] } else { gone };
-            match group.states[rank] {
-                State::Idle => group.begin(rank, &mut dice, &mut [0; 3]),
-                _ => group.poll(rank),
-            }
+            group.step(rank, &mut dice, &mut [0; 3]);
             steps += 1;
             assert!(steps < ROUNDS, "seed {seed}: {:?}", group.states);
         }
@@ -363,4 +364,37 @@ fn who_has_left_has_said_why() {
         heard += group.states.iter().filter(|state| **state == why).count();
     }
     assert!(heard > 600, "{heard} have heard");
+}
+
+/// Whoever is in the next call already hears why a member that has left gave up the one before.
+#[test]
+fn who_has_left_an_earlier_call_has_said_why() {
+    let mut heard = 0;
+    for seed in 0..4000u64 {
+        let mut dice = Dice::seeded(seed);
+        let mut group = Group::new(Shape::drawn(&mut dice, 3));
+        group.fill(0);
+        let [gone, stays, stopped] = [[0, 1, 2], [1, 2, 0], [2, 0, 1]][dice.below(3)];
+        for _ in 0..dice.below(12) {
+            let rank = dice.below(3);
+            group.step(rank, &mut dice, &mut [0; 3]);
+        }
+        let State::Running(op) = group.states[gone] else { continue };
+        if group.states[stays] != State::Over(Ok(())) {
+            continue;
+        }
+        group.members[gone].as_mut().expect("a member").cancel(op);
+        while group.states[gone] == State::Running(op) {
+            group.poll(gone);
+        }
+        group.members[gone] = None;
+        // It neither ends nor answers.
+        let _stopped = group.members[stopped].take();
+        group.begin(stays, &mut dice, &mut [0; 3]);
+        (0..ROUNDS).for_each(|_| group.poll(stays));
+        let why = State::Over(Err(Abort::Cancelled { rank: gone as u16 }));
+        assert_eq!(group.states[stays], why, "seed {seed}");
+        heard += 1;
+    }
+    assert!(heard > 100, "{heard} have heard");
 }

@@ -1,10 +1,10 @@
 //! What comes in over the links: frames, their payloads, and completed sends.
 
 use crate::engine::Engine;
-use crate::slot::Slot;
+use crate::slot::{Slot, State};
 use unisono_core::machine::{Payload, Refused, Status};
 use unisono_core::route::Rank;
-use unisono_core::wire::frame::Header;
+use unisono_core::wire::frame::{Abort, Body, Header};
 use unisono_driver::{Arrived, Device, Incoming, Link, Memory};
 
 impl<D, L, const OPS: usize, const W: usize, const R: usize, const P: usize>
@@ -16,8 +16,8 @@ where
     /// Takes in frames and completed sends of one channel.
     pub(crate) fn listen(&mut self, index: usize) -> bool {
         let mut worked = false;
-        for (from, link) in self.links.iter_mut().enumerate() {
-            let Some(link) = link else { continue };
+        for from in 0..self.links.len() {
+            let Some(Some(link)) = self.links.get_mut(from) else { continue };
             let Some(slot) = self.slots.get_mut(index) else { return false };
             while let Some(token) = link.poll_sent(index) {
                 slot.machine.handle_sent(token);
@@ -37,7 +37,7 @@ where
                         if slot.machine.needs(from as Rank) || slot.refused >> from & 1 != 0 {
                             // The link stays closed: that is news only once.
                             worked |= slot.machine.status() == Status::Running;
-                            slot.machine.handle_peer_lost(from as Rank);
+                            self.miss(index, from as Rank);
                         }
                         break;
                     }
@@ -48,6 +48,37 @@ where
             slot.stirred |= worked;
         }
         worked
+    }
+
+    /// A peer that a call needs is gone. It may have given up the call before, which is over here:
+    /// then this is why.
+    fn miss(&mut self, index: usize, from: Rank) {
+        let why = self.last_words(index, from);
+        let Some(slot) = self.slots.get_mut(index) else { return };
+        if let Some(why) = why {
+            let (op, print) = (slot.op_id, slot.machine.fingerprint());
+            let header = Header { epoch: self.epoch, op, from, print, body: Body::Abort(why) };
+            slot.machine.handle_frame(&header, None, None);
+        }
+        slot.machine.handle_peer_lost(from);
+    }
+
+    /// Why a peer that is gone gave up the call before the one on this channel, if it did.
+    fn last_words(&mut self, index: usize, from: Rank) -> Option<Abort> {
+        let before = self.channel(self.slots.get(index)?.op_id.wrapping_sub(1));
+        if matches!(self.slots.get(before)?.state, State::Running | State::Failing(_)) {
+            return None;
+        }
+        let link = self.links.get_mut(usize::from(from))?.as_mut()?;
+        while let Ok(Some(frame)) = link.poll_frame(before) {
+            if let Body::Abort(why) = frame.header.body {
+                return (frame.header.epoch == self.epoch).then_some(why);
+            }
+            if !discard(link, before, &frame) {
+                break;
+            }
+        }
+        None
     }
 
     /// Throws away what still comes in for a call that has failed here. If it stayed, it would hold
@@ -61,24 +92,28 @@ where
                 if header.epoch == self.epoch && header.op >= self.next_op {
                     break;
                 }
-                match frame.payload {
-                    Arrived::Stream => {
-                        // SAFETY: nothing is written.
-                        if !matches!(unsafe { link.receive(index, None) }, Ok(true)) {
-                            break;
-                        }
-                    }
-                    Arrived::Span { handle, .. } => {
-                        link.take(index);
-                        link.release(index, handle);
-                    }
-                    Arrived::Put | Arrived::None => link.take(index),
+                if !discard(link, index, &frame) {
+                    break;
                 }
                 worked = true;
             }
         }
         worked
     }
+}
+
+/// Throws a frame away; false if its payload is not all there yet.
+fn discard<L: Link<Mem = M>, M>(link: &mut L, channel: usize, frame: &Incoming<M>) -> bool {
+    match frame.payload {
+        // SAFETY: nothing is written.
+        Arrived::Stream => return matches!(unsafe { link.receive(channel, None) }, Ok(true)),
+        Arrived::Span { handle, .. } => {
+            link.take(channel);
+            link.release(channel, handle);
+        }
+        Arrived::Put | Arrived::None => link.take(channel),
+    }
+    true
 }
 
 /// Hands one frame to the machine; false if it has to stay in the link for now.
