@@ -28,6 +28,7 @@ mod member;
 mod memory;
 mod pending;
 mod planner;
+mod relay;
 mod stuck;
 mod tensor;
 pub mod world;

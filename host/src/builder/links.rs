@@ -6,6 +6,7 @@ use crate::device::dpu::Taken;
 use crate::error::Error;
 use crate::member::{AnyLink, FarLink};
 use crate::planner::WINDOW_MAX;
+use crate::relay::Pair;
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -156,19 +157,39 @@ impl Links {
         kinds
     }
 
-    /// Makes the member `rank` a board; all members are in this process then.
-    pub fn join(&mut self, board: &mut Taken, rank: u16, epoch: u32) -> Result<(), Error> {
-        let members = self.rows.len() as u16;
-        let peers: Vec<u16> = (0..members).filter(|&peer| peer != rank).collect();
-        let ends = board.join(Join { epoch, rank, members, next_op: 0 }, &peers)?;
+    /// Makes the member `member` of this process a board; returns what has to be carried between it
+    /// and members of other processes.
+    pub fn join(
+        &mut self,
+        board: &mut Taken,
+        member: u16,
+        team: &Team,
+        epoch: u32,
+    ) -> Result<Vec<Pair>, Error> {
+        let members = team.homes.len() as u16;
+        let peers: Vec<u16> = (0..members).filter(|&peer| peer != member).collect();
+        let join = Join { epoch, rank: member, members, next_op: 0 };
+        let ends = board.join(join, &peers)?;
+        let row = |of: u16| team.own_members().position(|own| own == of);
+        let own = row(member).and_then(|at| self.rows.get_mut(at));
+        let mut others = own.map(|(links, _)| std::mem::take(links)).unwrap_or_default();
+        let mut carried = Vec::new();
         for (peer, end) in peers.into_iter().zip(ends) {
-            if let Some(link) = self.rows[usize::from(peer)].0.get_mut(usize::from(rank)) {
-                *link = Some(Either::B(Either::B(Either::B(end))));
+            let end = Either::B(Either::B(Either::B(end)));
+            let mut between = || others.get_mut(usize::from(peer)).and_then(Option::take);
+            if !team.is_own(peer) {
+                carried.extend(between().map(|other| (end, other)));
+                continue;
+            }
+            let theirs = row(peer).and_then(|at| self.rows.get_mut(at));
+            let Some((theirs, _)) = theirs else { continue };
+            if let Some(place) = theirs.get_mut(usize::from(member)) {
+                *place = Some(end);
+            } else {
+                carried.extend(between().map(|other| (end, other)));
             }
         }
-        // Nobody here has its links.
-        self.rows[usize::from(rank)].0.clear();
-        Ok(())
+        Ok(carried)
     }
 }
 

@@ -2,17 +2,18 @@
 
 use super::GroupBuilder;
 use super::links::Links;
-use super::places::{Place, Places};
+use super::places::{About, Place, Places};
 use super::team::Team;
 use crate::device::Opened;
 use crate::device::any::AnyDevice;
-use crate::device::dpu::{Taken, calls_of};
+use crate::device::dpu::Taken;
 use crate::error::Error;
 use crate::group::Group;
 use crate::member::seat::Seat;
 use crate::member::{Boards, CALLS_MAX, Member, Parts, Remote, Shared};
 use crate::memory::Pool;
-use crate::planner::PlanOptions;
+use crate::planner::{Limits, PlanOptions};
+use crate::relay::{self, Relay};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 use unisono_core::schedule::Owners;
@@ -32,41 +33,48 @@ impl GroupBuilder {
         self,
         places: Places,
         team: &Team,
-        ranks: u16,
+        about: Option<About>,
         owners: Option<Owners>,
     ) -> Result<Group, Error> {
         let Self { choice, order, chunk, window, timeout, interrupt, .. } = self;
         let Self { selection, on_stuck, .. } = self;
-        let limits = places.limits();
+        let ranks = team.ranks;
         let options =
             PlanOptions { choice, order, chunk, window, owners, ..PlanOptions::new(ranks) };
         let mixed = options.owners.is_some();
         let options = PlanOptions { selection, mixed, ..options };
         let (kinds, mut taken, open) = sorted(places, team.own_members().count());
-        let boards = about(&taken);
+        let (limits, mut boards) = known(about, &taken);
         let mut links = Links::new(team, boards.calls)?;
         let streams = team.any(links.streams)?;
         let crowded = streams && team.any(team.is_crowded())?;
+        let payload = limits.as_ref().map_or(0, |limits| limits.payload);
         let options = PlanOptions { boards: limits, streams, crowded, ..options };
         let options = Self::planned(self.topology.as_ref(), options, team)?;
-        for (rank, kind) in team.own_members().zip(&kinds) {
+        let mut carried = Vec::new();
+        for (member, kind) in team.own_members().zip(&kinds) {
             if let Kind::Board(board) = kind {
-                links.join(&mut taken[*board], rank, boards.epoch)?;
+                taken[*board].raise(boards.epoch);
+                carried.extend(links.join(&mut taken[*board], member, team, boards.epoch)?);
             }
         }
-        let name = |(rank, kind): (u16, &Kind)| match kind {
-            Kind::Board(board) => Some((rank, taken[*board].home.spec().to_string())),
-            Kind::Device(..) => None,
-        };
-        let names = (0..).zip(&kinds).filter_map(name).collect();
-        let taken = taken.into_iter().map(Mutex::new).collect();
-        let boards = Boards { taken, names, ..boards };
         let kinds_of_links = links.kinds(team);
         let Links { rows, words, shared, .. } = links;
         let (near, (arena, watch)) = (team.near(), shared.unzip());
         let pool = Pool { devices: open, arena };
+        let setup = relay::Setup {
+            payload_max: usize::try_from(payload).unwrap_or(usize::MAX),
+            pool: Pool { devices: Vec::new(), arena: pool.arena.clone() },
+            stirs: boards.stirs.clone(),
+            patience: timeout,
+            interrupt: interrupt.clone(),
+        };
+        let relay = (!carried.is_empty()).then(|| Relay::start(carried, setup)).transpose();
+        let relay = relay.map_err(|error| Error::Thread(error.to_string()))?;
+        boards.taken = taken.into_iter().map(Mutex::new).collect();
         let (started, failures) = (Instant::now(), team.failures());
         let shared = Arc::new(Shared {
+            _relay: relay,
             options,
             timeout,
             started,
@@ -123,20 +131,19 @@ fn sorted(places: Places, members: usize) -> (Vec<Kind>, Vec<Taken>, Vec<Opened>
     (kinds, taken, open)
 }
 
-/// What the members have to know of these boards.
-fn about(taken: &[Taken]) -> Boards {
-    let calls = taken.iter().map(|board| calls_of(board.identity().calls));
-    Boards {
-        calls: calls.min().unwrap_or(CALLS_MAX),
-        packets: taken.iter().any(|board| board.has_packets()),
-        epoch: taken.iter().map(|board| board.group).max().unwrap_or(0),
-        ..Boards::default()
-    }
+/// What the members have to know of the boards, of which these are in this process.
+fn known(about: Option<About>, taken: &[Taken]) -> (Option<Limits>, Boards) {
+    let packets = taken.iter().any(|board| board.has_packets());
+    let Some(About { limits, calls, epoch, names }) = about else {
+        return (None, Boards { calls: CALLS_MAX, ..Boards::default() });
+    };
+    (Some(limits), Boards { calls, epoch, names, packets, ..Boards::default() })
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::roomy;
+    use super::super::team::Part;
     use super::*;
     use crate::Sum;
     use crate::device::any::Broken;
@@ -149,8 +156,9 @@ mod tests {
         let broken = Place::Device(AnyDevice::Broken(Broken::default()), None);
         let ranks = vec![cpu(), broken, cpu()];
         let places = Places { ranks, aggregators: Vec::new(), open: Vec::new() };
-        let team = Team::meet(None, Ok(&places)).expect("only this process");
-        let mut group = GroupBuilder::new().join(places, &team, 3, None).expect("no boards");
+        let part = Part { ranks: 3, aggregators: 0 };
+        let team = Team::meet(None, Ok(part)).expect("only this process");
+        let mut group = GroupBuilder::new().join(places, &team, None, None).expect("no boards");
         let heard = Mutex::new(Vec::new());
         let done = group.run(|member| {
             let result = member.all_reduce(&mut vec![1f32; 100_000], Sum);
@@ -175,8 +183,9 @@ mod tests {
                 let broken = || Place::Device(AnyDevice::Broken(Broken::default()), None);
                 let ranks = vec![if process == 1 { broken() } else { cpu() }, cpu()];
                 let places = Places { ranks, aggregators: Vec::new(), open: Vec::new() };
-                let team = Team::meet(Some(&world), Ok(&places)).expect("all are there");
-                let group = roomy(|| GroupBuilder::new().join(places, &team, 6, None));
+                let part = Part { ranks: 2, aggregators: 0 };
+                let team = Team::meet(Some(&world), Ok(part)).expect("all are there");
+                let group = roomy(|| GroupBuilder::new().join(places, &team, None, None));
                 let mut group = group.flatten().expect("a group");
                 let done = group.run(|m| m.all_reduce(&mut vec![1f32; 100_000], Sum));
                 done.map(|_| ())

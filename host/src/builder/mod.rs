@@ -18,7 +18,7 @@ use places::Places;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
-use team::Team;
+use team::{Part, Team};
 use unisono_core::schedule::Owners;
 use unisono_core::{Order, Schedule};
 use unisono_planner::{Selection, Topology};
@@ -98,9 +98,7 @@ impl GroupBuilder {
     #[must_use]
     pub fn device(mut self, device: DeviceSpec) -> Self {
         let ranks = self.ranks.get_or_insert_default();
-        let aggregates =
-            matches!(&device, DeviceSpec::Dpu(spec) if spec.role == DpuRole::Aggregator);
-        let to = if aggregates { &mut self.aggregators } else { ranks };
+        let to = if device.has_data() { ranks } else { &mut self.aggregators };
         to.push(On::Named(device));
         self
     }
@@ -232,23 +230,26 @@ impl GroupBuilder {
     /// [`Error::Gpu`] in the words of a loader or driver; [`Error::Board`]; [`Error::World`] if the
     /// processes do not come together.
     pub fn build(mut self) -> Result<Group, Error> {
-        let places = self.places();
-        let places_or = places.as_ref().map_err(Error::clone);
-        let mut team = Team::meet(self.world.as_ref(), places_or)?;
-        let mut places = places?;
-        let ranks = team.members();
+        let named = self.named();
+        let part = named.as_ref().map(|named| self.part(named)).map_err(Error::clone);
+        let mut team = Team::meet(self.world.as_ref(), part)?;
+        let named = named?;
         self = self.agreed(&team)?;
-        let members = self.members(ranks);
-        self.refuse(ranks, members)?;
-        self.fits(ranks)?;
-        places.check(members)?;
+        let members = self.members(team.all);
+        self.refuse(team.all, members)?;
+        self.fits(team.ranks)?;
+        team.fill(members);
+        let places = self.places(named, members);
+        let opened = team.opened(places.as_ref().map_err(Error::clone));
+        let mut places = places?;
+        let (even, about) = opened?;
         let owners = match (&self.choice, &self.rates) {
             (Choice::Fixed(_), _) => None,
-            (Choice::Auto, Some(rates)) => Some(self.given(rates, ranks)?),
+            (Choice::Auto, Some(rates)) => Some(self.given(rates, team.ranks)?),
+            (Choice::Auto, None) if even => None,
             (Choice::Auto, None) => team.owners(&mut places)?,
         };
-        team.fill(members);
-        roomy(move || self.join(places, &team, ranks, owners))?
+        roomy(move || self.join(places, &team, about, owners))?
     }
 
     /// How fast the devices of this process fold in such a group, in bytes per second: its ranks,
@@ -257,37 +258,31 @@ impl GroupBuilder {
     /// # Errors
     /// As for [`GroupBuilder::build`].
     pub fn fold_rates(&self) -> Result<Vec<f64>, Error> {
-        let mut places = self.places()?;
+        let mut places = self.places(self.named()?, 0)?;
         let mut rates: Vec<f64> = places.rates()?.iter().map(|rate| rate.fold).collect();
         rates.extend(places.aggregators.iter().map(|board| rates::of_board(board.identity().rate)));
         Ok(rates)
     }
 
-    /// Opens the devices of this process.
-    fn places(&self) -> Result<Places, Error> {
-        let named = self.named()?;
-        if self.world.is_some() && self.boards(&named) > 0 {
-            let text = "a group of several processes cannot have boards yet: only the process that \
-                        a board is attached to reaches it";
-            return Err(Error::Build(text.into()));
-        }
-        // What can be known before boards start, which takes seconds.
-        let members = if self.world.is_none() { self.counted(&named)? } else { 0 };
+    /// Opens the devices of this process and starts its boards, for a group of so many members.
+    fn places(&self, named: Vec<On>, members: u16) -> Result<Places, Error> {
         let stop = self.interrupt.clone().unwrap_or_default();
-        Places::open(named, &self.aggregators, members, self.timeout, &stop)
+        let places = Places::open(named, &self.aggregators, members, self.timeout, &stop)?;
+        places.check(members)?;
+        Ok(places)
     }
 
-    /// How many boards there are, with data or without.
-    fn boards(&self, named: &[On]) -> usize {
-        let is_board = |on: &&On| matches!(on, On::Board(_) | On::Named(DeviceSpec::Dpu(_)));
-        self.aggregators.len() + named.iter().filter(is_board).count()
+    /// What this process brings.
+    fn part(&self, named: &[On]) -> Part {
+        Part { ranks: named.len(), aggregators: self.aggregators.len() }
     }
 
-    /// Members of a group with so many ranks.
-    fn members(&self, ranks: u16) -> u16 {
+    /// Members of a group of this.
+    fn members(&self, all: Part) -> u16 {
+        let ranks = u16::try_from(all.ranks).unwrap_or(u16::MAX);
         match &self.choice {
             Choice::Fixed(schedule) => schedule.members(ranks),
-            Choice::Auto => ranks.saturating_add(self.aggregators(ranks)),
+            Choice::Auto => ranks.saturating_add(self.aggregators(ranks, all.aggregators)),
         }
     }
 
@@ -298,20 +293,9 @@ impl GroupBuilder {
     /// # Errors
     /// [`Error::Build`].
     pub fn check(&self) -> Result<u16, Error> {
-        self.counted(&self.named()?)
-    }
-
-    /// Members of a group that can be.
-    fn counted(&self, named: &[On]) -> Result<u16, Error> {
-        let ranks = u16::try_from(named.len()).unwrap_or(u16::MAX);
-        let members = self.members(ranks);
-        self.refuse(ranks, members)?;
-        // Boards have links to this process and to nobody else, but members must reach each other:
-        // also two aggregators, which agree on every call.
-        if self.boards(named) > 1 {
-            let text = "two boards cannot reach each other yet, so a group has one at most";
-            return Err(Error::Build(text.into()));
-        }
+        let part = self.part(&self.named()?);
+        let members = self.members(part);
+        self.refuse(part, members)?;
         Ok(members)
     }
 
@@ -334,18 +318,18 @@ impl GroupBuilder {
         Ok(named)
     }
 
-    fn refuse(&self, ranks: u16, members: u16) -> Result<(), Error> {
+    fn refuse(&self, all: Part, members: u16) -> Result<(), Error> {
         let refuse = |text: String| Err(Error::Build(text));
-        if ranks == 0 {
+        if all.ranks == 0 {
             return refuse("it has no rank; give at least one".into());
         }
         if usize::from(members) > MEMBERS_MAX {
             return refuse(format!("{members} members; at most {MEMBERS_MAX} threads fit"));
         }
         if let Choice::Fixed(schedule) = &self.choice
-            && usize::from(members - ranks) < self.aggregators.len()
+            && usize::from(members) < all.ranks + all.aggregators
         {
-            let (name, boards) = (schedule.name(), self.aggregators.len());
+            let (name, boards) = (schedule.name(), all.aggregators);
             return refuse(format!(
                 "{name} has no place for {boards} {}without data; star:{boards} has, and is what \
                  is chosen by default",

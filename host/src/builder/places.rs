@@ -1,13 +1,15 @@
 //! Where the members of a group are: devices that are open, boards that are running.
 
 use super::On;
+use super::team::Team;
 use crate::device::any::AnyDevice;
 use crate::device::catalog::card_of;
-use crate::device::dpu::Taken;
+use crate::device::dpu::{Taken, calls_of};
 use crate::device::rates::{self, Rate};
 use crate::device::{DeviceSpec, Dpu, Opened};
 use crate::error::Error;
 use crate::planner::Limits;
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -21,6 +23,16 @@ pub(super) enum Place {
     Board(Taken),
 }
 
+impl Place {
+    /// The board that it is.
+    const fn board(&self) -> Option<&Taken> {
+        match self {
+            Self::Board(taken) => Some(taken),
+            Self::Device(..) => None,
+        }
+    }
+}
+
 /// The places of a group that is being built.
 pub(super) struct Places {
     /// Each rank's.
@@ -29,6 +41,35 @@ pub(super) struct Places {
     pub aggregators: Vec<Taken>,
     /// GPUs, each once.
     pub open: Vec<Opened>,
+}
+
+/// What all processes have to know of the boards of a group.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct About {
+    /// What they can do.
+    pub limits: Limits,
+    /// Calls in flight that all of them have room for.
+    pub calls: usize,
+    /// Epoch of the group.
+    pub epoch: u32,
+    /// Which members they are, and what they are called.
+    pub names: Vec<(u16, String)>,
+}
+
+impl About {
+    /// Of more boards.
+    pub fn and(self, other: Self) -> Result<Self, Error> {
+        let names = [self.names, other.names].concat();
+        if self.calls != other.calls {
+            // Each finds a call's channel from how many it has itself.
+            let names: Vec<_> = names.into_iter().map(|(_, name)| name).collect();
+            let names = names.join(" and ");
+            let text = "have room for different numbers of calls, so no group has both yet";
+            return Err(Error::Build(format!("{names} {text}")));
+        }
+        let (limits, epoch) = (self.limits.and(&other.limits), self.epoch.max(other.epoch));
+        Ok(Self { limits, calls: self.calls, epoch, names })
+    }
 }
 
 impl Places {
@@ -84,18 +125,10 @@ impl Places {
         Ok(Self { ranks, aggregators, open })
     }
 
-    /// Every board, ranks first.
-    pub fn boards(&self) -> impl Iterator<Item = &Taken> {
-        let ranks = self.ranks.iter().filter_map(|place| match place {
-            Place::Board(taken) => Some(taken),
-            Place::Device(..) => None,
-        });
-        ranks.chain(&self.aggregators)
-    }
-
     /// Refuses a group that is too large for a board.
     pub fn check(&self, members: u16) -> Result<(), Error> {
-        for board in self.boards() {
+        let boards = self.ranks.iter().filter_map(Place::board).chain(&self.aggregators);
+        for board in boards {
             let most = board.identity().members;
             if members > most {
                 let name = board.home.spec();
@@ -106,26 +139,28 @@ impl Places {
         Ok(())
     }
 
-    /// What the boards can do; `None` if there are none.
-    pub fn limits(&self) -> Option<Limits> {
-        let of = |board: &Taken| {
+    /// What there is to know of each board.
+    pub fn boards(&self, team: &Team) -> Vec<About> {
+        let boards = self.ranks.iter().map(|place| place.board().map(|taken| (taken, true)));
+        let boards = boards.chain(self.aggregators.iter().map(|taken| Some((taken, false))));
+        let of = |(member, board): (u16, Option<(&Taken, bool)>)| {
+            let (board, data) = board?;
             let identity = board.identity();
-            Limits {
-                aggregators: self.aggregators.len() as u16,
-                ranks: self.boards().count() > self.aggregators.len(),
-                payload: identity.payload.into(),
-                scratch: identity.scratch.into(),
-                dtypes: identity.dtypes,
-                ops: identity.ops,
-            }
+            Some(About {
+                limits: Limits {
+                    aggregators: u16::from(!data),
+                    ranks: data,
+                    payload: identity.payload.into(),
+                    scratch: identity.scratch.into(),
+                    dtypes: identity.dtypes,
+                    ops: identity.ops,
+                },
+                calls: calls_of(identity.calls),
+                epoch: board.group,
+                names: vec![(member, board.home.spec().to_string())],
+            })
         };
-        self.boards().map(of).reduce(|a, b| Limits {
-            payload: a.payload.min(b.payload),
-            scratch: a.scratch.min(b.scratch),
-            dtypes: a.dtypes & b.dtypes,
-            ops: a.ops & b.ops,
-            ..a
-        })
+        team.own_members().zip(boards).filter_map(of).collect()
     }
 
     /// Are all ranks on the CPU?

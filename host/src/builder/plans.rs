@@ -69,8 +69,8 @@ impl GroupBuilder {
     }
 
     /// Members without data that the schedules may need.
-    pub(super) fn aggregators(&self, ranks: u16) -> u16 {
-        let boards = self.aggregators.len() as u16;
+    pub(super) fn aggregators(&self, ranks: u16, boards: usize) -> u16 {
+        let boards = boards as u16;
         let measured = self.topology.as_ref().map_or(0, Topology::aggregators);
         let rules = self.selection.iter().flat_map(Selection::rules);
         let schedules = rules.filter_map(|rule| rule.pick.schedule(ranks).ok().flatten());

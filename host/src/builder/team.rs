@@ -1,55 +1,76 @@
 //! The processes of a group: which members are where, and how fast they are.
 
-use super::places::Places;
+use super::places::{About, Places};
 use crate::device::rates::{self, Rate};
 use crate::error::Error;
 use crate::failures::Failures;
 use crate::member::MEMBERS_MAX;
 use crate::world::World;
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use unisono_core::schedule::Owners;
 use unisono_rendezvous::Route;
+
+/// What a process brings to a group.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(super) struct Part {
+    /// Members with data.
+    pub ranks: usize,
+    /// Boards without.
+    pub aggregators: usize,
+}
 
 /// Where the members of a group are.
 pub(super) struct Team {
     world: Option<World>,
     /// Index of this process.
     pub own: u16,
+    /// Members with data.
+    pub ranks: u16,
+    /// What all processes bring.
+    pub all: Part,
     /// The process of each member.
     pub homes: Vec<u16>,
+    /// Those of the boards without data.
+    hosts: Vec<u16>,
     /// Whether each process shares this one's kernel, and so its cores.
     beside: Vec<bool>,
-    /// Do all ranks fold with CPUs?
-    even: bool,
 }
 
 impl Team {
-    /// All processes tell each other how many ranks they have.
-    pub fn meet(world: Option<&World>, places: Result<&Places, Error>) -> Result<Self, Error> {
-        let own = places.map(|places| (places.ranks.len(), places.is_even()));
-        let Some(world) = world else {
-            let (ranks, even) = own?;
-            let (homes, beside) = (vec![0; ranks], vec![true]);
-            return Ok(Self { world: None, own: 0, homes, beside, even });
-        };
+    /// All processes tell each other what they bring.
+    pub fn meet(world: Option<&World>, own: Result<Part, Error>) -> Result<Self, Error> {
         let kernel = unisono_rendezvous::boot_id();
-        let own = own.map(|(ranks, even)| (ranks, even, kernel.clone()));
-        let all = world.agree(own)?;
+        let parts = match world {
+            None => vec![(own?, kernel.clone())],
+            Some(world) => world.agree(own.map(|part| (part, kernel.clone())))?,
+        };
         // More than that is refused, and would only take memory here.
-        let homes = (0..).zip(&all).flat_map(|(process, (ranks, ..))| {
-            std::iter::repeat_n(process, (*ranks).min(MEMBERS_MAX + 1))
-        });
-        let homes = homes.take(MEMBERS_MAX + 1).collect();
-        let even = all.iter().all(|(_, even, _)| *even);
-        let beside = all.iter().map(|(.., other)| *other == kernel).collect();
-        let world = Some(world.clone());
-        Ok(Self { own: world.as_ref().map_or(0, |w| w.rank() as u16), world, homes, beside, even })
+        let homes = |count: fn(&Part) -> usize| {
+            let homes = (0..).zip(&parts).flat_map(move |(process, (part, _))| {
+                std::iter::repeat_n(process, count(part).min(MEMBERS_MAX + 1))
+            });
+            homes.take(MEMBERS_MAX + 1).collect::<Vec<u16>>()
+        };
+        let (ranks, hosts) = (homes(|part| part.ranks), homes(|part| part.aggregators));
+        let all = Part { ranks: ranks.len(), aggregators: hosts.len() };
+        let beside = parts.iter().map(|(_, other)| *other == kernel).collect();
+        let own = world.map_or(0, |world| world.rank() as u16);
+        let world = world.cloned();
+        Ok(Self { world, own, ranks: all.ranks as u16, all, homes: ranks, hosts, beside })
     }
 
-    /// Members so far: ranks, until aggregators are added.
-    pub const fn members(&self) -> u16 {
-        self.homes.len() as u16
+    /// Whether the ranks of all processes fold with CPUs, and what is to be known of the boards.
+    pub fn opened(&self, own: Result<&Places, Error>) -> Result<(bool, Option<About>), Error> {
+        let own = own.map(|places| (places.is_even(), places.boards(self)));
+        let all = match &self.world {
+            None => vec![own?],
+            Some(world) => world.agree(own)?,
+        };
+        let even = all.iter().all(|(even, _)| *even);
+        let boards = all.into_iter().flat_map(|(_, boards)| boards);
+        let about = boards.map(Ok).reduce(|a, b| a?.and(b?));
+        Ok((even, about.transpose()?))
     }
 
     /// Members of this process, in order.
@@ -73,15 +94,17 @@ impl Team {
         self.homes.get(usize::from(member)) == Some(&self.own)
     }
 
-    /// Adds aggregators on CPUs until there are so many members: threads of the first process.
+    /// Adds members without data until there are so many: boards, each in its own process, and
+    /// threads of the first one.
     pub fn fill(&mut self, members: u16) {
+        self.homes.extend(&self.hosts);
         self.homes.resize(usize::from(members), 0);
     }
 
-    /// Shares by the measured rates of all ranks; `None` if they are all the same.
+    /// Shares by the measured rates of all ranks; `None` if there is nothing to share.
     pub fn owners(&self, places: &mut Places) -> Result<Option<Owners>, Error> {
-        let ranks = self.members();
-        if self.even || ranks < 2 {
+        let ranks = self.ranks;
+        if ranks < 2 {
             return Ok(None);
         }
         let own = places.rates();

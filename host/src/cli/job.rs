@@ -1,40 +1,55 @@
 //! The processes that run a command together, if a launcher has started several.
 
-use super::args::{GroupArgs, Links};
+use super::args::{GroupArgs, Links, ranks};
+use super::error::Usage;
 use super::interrupt::Interrupt;
 use anyhow::Result;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::ops::Range;
 use unisono::world::Seat;
-use unisono::{Error, World};
+use unisono::{DeviceSpec, Error, World};
 
 /// All ranks of a command, and which of them are in this process.
 #[derive(Clone, Debug)]
 pub struct Job {
     world: Option<World>,
-    /// The first rank of this process, and how many it has.
-    first: usize,
-    own: usize,
-    /// Ranks of all processes.
-    ranks: usize,
+    /// What all processes name, in their order, and which of it this one does.
+    devices: Vec<DeviceSpec>,
+    own: Range<usize>,
+    /// The ranks of this process.
+    here: Range<usize>,
 }
 
 impl Job {
     /// One process.
-    pub const fn alone(ranks: usize) -> Self {
-        Self { world: None, first: 0, own: ranks, ranks }
+    pub fn alone(devices: Vec<DeviceSpec>) -> Self {
+        let (own, here) = (0..devices.len(), 0..ranks(&devices));
+        Self { world: None, devices, own, here }
     }
 
-    /// All processes say how many ranks they have, or why they cannot go on.
-    pub fn meet(world: Option<World>, own: Result<usize>) -> Result<Self> {
+    /// All processes say which devices they have, or why they cannot go on.
+    pub fn meet(world: Option<World>, own: Result<Vec<DeviceSpec>>) -> Result<Self> {
         let Some(world) = world else { return own.map(Self::alone) };
-        let said = own.as_ref().map(|own| *own).map_err(words);
-        let all = world.agree(said);
+        let said = own.as_ref().map(|own| own.iter().map(ToString::to_string).collect::<Vec<_>>());
+        let all = world.agree(said.map_err(words));
         // The own error is more than its words.
-        let own = own?;
-        let all = all?;
-        let first = all.iter().take(world.rank()).sum();
-        Ok(Self { first, own, ranks: all.iter().sum(), world: Some(world) })
+        own?;
+        let (mut devices, mut places) = (Vec::new(), (0..0, 0..0));
+        for (process, names) in all?.iter().enumerate() {
+            let named = DeviceSpec::list(&names.join(",")).map_err(Usage)?;
+            let first = ranks(&devices);
+            let place = (devices.len()..devices.len() + named.len(), first..first + ranks(&named));
+            if place.1.is_empty() {
+                return Err(Usage(format!("process {process} names no rank: --on cpu,...")).into());
+            }
+            if process == world.rank() {
+                places = place;
+            }
+            devices.extend(named);
+        }
+        let (own, here) = places;
+        Ok(Self { world: Some(world), devices, own, here })
     }
 
     /// The job that a launcher has started this process for; `None` without one.
@@ -62,17 +77,27 @@ impl Job {
 
     /// Does this process speak for all of them?
     pub const fn leads(&self) -> bool {
-        self.first == 0
+        self.here.start == 0
+    }
+
+    /// Devices of all processes, boards without data among them.
+    pub fn devices(&self) -> &[DeviceSpec] {
+        &self.devices
+    }
+
+    /// Those of this process.
+    pub fn own(&self) -> &[DeviceSpec] {
+        self.devices.get(self.own.clone()).unwrap_or_default()
     }
 
     /// Ranks of all processes.
-    pub const fn ranks(&self) -> usize {
-        self.ranks
+    pub fn ranks(&self) -> usize {
+        ranks(&self.devices)
     }
 
     /// The ranks of this process.
-    pub const fn here(&self) -> std::ops::Range<usize> {
-        self.first..self.first + self.own
+    pub const fn here(&self) -> Range<usize> {
+        self.here.start..self.here.end
     }
 
     /// What every process has to say, in the order of their ranks; an error of one is one of all.

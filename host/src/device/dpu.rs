@@ -241,6 +241,15 @@ pub(crate) struct Taken {
     board: Option<Box<dyn AnyBoard>>,
 }
 
+impl Taken {
+    /// Its group has this epoch, which no later one of the board may have.
+    pub fn raise(&mut self, epoch: u32) {
+        let mut idle = self.home.0.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        idle.groups = idle.groups.max(epoch);
+        self.group = self.group.max(epoch);
+    }
+}
+
 impl Deref for Taken {
     type Target = dyn AnyBoard;
 

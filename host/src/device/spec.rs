@@ -1,6 +1,6 @@
 //! How devices are named.
 
-use super::dpu::DpuSpec;
+use super::dpu::{DpuRole, DpuSpec};
 use std::fmt;
 use std::str::FromStr;
 use unisono_gpu::{Api, Card, Pci};
@@ -84,6 +84,14 @@ impl FromStr for DeviceSpec {
                  (`unisono devices` lists them)"
             )),
         }
+    }
+}
+
+impl DeviceSpec {
+    /// Has a member there data? A board that is an aggregator has none, and is no rank.
+    #[must_use]
+    pub const fn has_data(&self) -> bool {
+        !matches!(self, Self::Dpu(spec) if matches!(spec.role, DpuRole::Aggregator))
     }
 }
 

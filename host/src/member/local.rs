@@ -270,8 +270,10 @@ impl Local {
         let scratch = (config.slot_bytes() * u64::from(config.slots) * lanes) as usize;
         let nowhere = HostPtr::new(std::ptr::null_mut());
         let buffers = Buffers { input: nowhere, output: nowhere, scratch: nowhere };
-        // Only a CPU folds at once, and reads and writes what others cannot reach.
-        let quick = self.device.is_none() && self.engine.is_quick(&config);
+        // Only a CPU folds at once, and reads and writes what others cannot reach; boards have
+        // machines, and nothing else.
+        let alone = self.device.is_none() && !self.shared.boards.any();
+        let quick = alone && self.engine.is_quick(&config);
         let quick = quick.then(|| config.fingerprint());
         let call = unisono_runtime::Call { config, buffers, source_ready: u64::MAX };
         Ok(Prepared { key, call, scratch, quick })

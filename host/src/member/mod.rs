@@ -13,6 +13,7 @@ use crate::failures::Failures;
 use crate::memory::Pool;
 use crate::pending::Held;
 use crate::planner::{Plan, PlanOptions};
+use crate::relay::Relay;
 use crate::stuck::OnStuck;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -50,6 +51,9 @@ pub(crate) struct Memory {
 
 /// What all members of a group know.
 pub(crate) struct Shared {
+    /// What carries frames between boards of this process and members of others. First: while it
+    /// ends, the other processes must not take this one for dead.
+    pub _relay: Option<Relay>,
     pub options: PlanOptions,
     pub timeout: Duration,
     pub started: Instant,
@@ -68,9 +72,10 @@ pub(crate) struct Shared {
 /// What members have to know if some of them are boards.
 #[derive(Default)]
 pub(crate) struct Boards {
-    /// They go back where they came from once all members, and so their links, are gone.
+    /// Those of this process. They go back where they came from once all members, and so their
+    /// links, are gone.
     pub taken: Vec<Mutex<Taken>>,
-    /// Which members they are, and what they are called.
+    /// Which members of the group are boards, and what they are called.
     pub names: Vec<(u16, String)>,
     /// Calls in flight that all of them have room for.
     pub calls: usize,
@@ -79,14 +84,14 @@ pub(crate) struct Boards {
     /// Epoch of the group: what a board still hears from an earlier one is not mistaken for this.
     pub epoch: u32,
     /// Grows whenever something happens on a member of this process: a board cannot be asked.
-    pub stirs: AtomicU64,
+    pub stirs: Arc<AtomicU64>,
     /// Members whose work is not done.
     pub working: AtomicU64,
 }
 
 impl Boards {
     pub const fn any(&self) -> bool {
-        !self.taken.is_empty()
+        !self.names.is_empty()
     }
 
     fn taken(&self, board: usize) -> MutexGuard<'_, Taken> {
@@ -99,9 +104,18 @@ impl Shared {
     /// failed.
     fn error(&self, why: Abort, text: String) -> Error {
         let mut error = Error::from_abort(why, self.timeout, text);
-        if let Error::Deadline { waiting_for, board, .. } = &mut error {
-            let named = self.boards.names.iter().find(|(member, _)| member == waiting_for);
-            *board = named.map(|(_, name)| name.clone());
+        let named = |member: u16| {
+            let mut names = self.boards.names.iter();
+            names.find(|(board, _)| *board == member).map(|(_, name)| name.clone())
+        };
+        match &mut error {
+            Error::Deadline { waiting_for, board, .. } => *board = named(*waiting_for),
+            // Its own process says more.
+            Error::PeerLost(rank) if self.boards.taken.is_empty() => {
+                let board = named(*rank).map(|name| format!("{name} is gone: see its process"));
+                return board.map_or(error, Error::Board);
+            }
+            _ => {}
         }
         error
     }

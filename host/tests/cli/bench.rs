@@ -265,17 +265,3 @@ fn nothing_is_no_size_of_a_fold() {
         );
     }
 }
-
-/// Before the first line, and before any of them is looked for.
-#[test]
-fn two_boards_are_refused_at_once() {
-    let folder = folder();
-    for on in
-        ["cpu,dpu:file:/none/a,dpu:file:/none/b", "cpu,dpu:qemu-aarch64:rank,dpu:qemu-riscv64"]
-    {
-        let ended = run(folder.path(), &["bench", "--on", on]);
-        assert_eq!((ended.code, ended.out.as_str()), (Some(2), ""), "{on}");
-        let why = "two boards cannot reach each other yet, so a group has one at most";
-        assert_eq!(ended.err, format!("error: cannot build the group: {why}\n"), "{on}");
-    }
-}

@@ -3,15 +3,53 @@
 use super::super::drivers::Wanted;
 use super::super::error::{Interrupted, Usage};
 use super::super::interrupt::catch_again;
+use super::super::job::Job;
 use super::GroupArgs;
+use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use unisono::World;
 use unisono::device::{Catalog, DeviceSpec, Dpu, DpuRole, Opened};
 
-/// The devices and boards that the command line names.
+/// The devices and boards of one process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Devices(Vec<DeviceSpec>);
+
+/// `--on`: the devices of this process, or of each process, with `;` between them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct On(Vec<Devices>);
+
+impl FromStr for On {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        text.split(';').map(Devices::from_str).collect::<Result<_, _>>().map(Self)
+    }
+}
+
+impl On {
+    /// What is asked of which API.
+    pub fn wanted(&self) -> Vec<Wanted> {
+        let all: Vec<_> = self.0.iter().flat_map(|list| list.0.clone()).collect();
+        Wanted::these(&all)
+    }
+
+    /// Those of this process.
+    pub fn here(&self, world: Option<&World>) -> Result<&Devices, Usage> {
+        if let [only] = &self.0[..] {
+            return Ok(only);
+        }
+        let (rank, size) = world.map_or((0, 1), |world| (world.rank(), world.size()));
+        let own = self.0.get(rank).filter(|_| self.0.len() == size);
+        own.ok_or_else(|| {
+            let processes =
+                if size == 1 { "is 1 process" } else { &format!("are {size} processes") };
+            Usage(format!("--on has {} lists, one a process, and there {processes}", self.0.len()))
+        })
+    }
+}
 
 /// Where one rank is; devices are open and boards run as long as this is kept.
 #[derive(Clone, Debug)]
@@ -57,69 +95,23 @@ impl Devices {
         (self.0 != [DeviceSpec::Auto]).then_some(ranks)
     }
 
-    /// Refuses boards in a command that several processes run.
-    pub fn without_boards(&self) -> Result<(), Usage> {
-        match self.0.iter().find(|spec| matches!(spec, DeviceSpec::Dpu(_))) {
-            None => Ok(()),
-            Some(board) => Err(Usage(format!(
-                "{board} cannot be in a group of several processes yet: only the process that \
-                 starts a board reaches it"
-            ))),
+    /// Every device by its name. `auto` is every GPU, then CPU ranks up to `wanted`; as many as
+    /// there are cores if that is `None` and there is no GPU.
+    pub fn named(&self, wanted: Option<usize>) -> Vec<DeviceSpec> {
+        if self.count().is_some() {
+            return self.0.clone();
         }
-    }
-
-    /// What is asked of which API.
-    pub fn wanted(&self) -> Vec<Wanted> {
-        Wanted::these(&self.0)
-    }
-
-    /// Opens the devices and starts the boards for such a group, if there can be one. `auto` is
-    /// every GPU, then CPU ranks up to `wanted`; as many as there are cores if that is `None` and
-    /// there is no GPU. `shared`: other processes have ranks of the group, too. Once `stop` is set,
-    /// no board is waited for.
-    pub fn open(
-        &self,
-        wanted: Option<usize>,
-        group: &GroupArgs,
-        shared: bool,
-        stop: &Arc<AtomicBool>,
-    ) -> anyhow::Result<Ranks> {
-        let mut named = self.0.clone();
-        if self.count().is_none() {
-            named = Catalog::find().real().collect();
-            let cores = std::thread::available_parallelism().map_or(1, usize::from);
-            let most = wanted.unwrap_or(if named.is_empty() { cores } else { named.len() + 1 });
-            named.resize(most, DeviceSpec::Cpu);
-        }
-        let members = if shared { 0 } else { group.members(&named)? };
-        let (mut ranks, mut aggregators) = (Vec::new(), Vec::new());
-        for spec in &named {
-            if let DeviceSpec::Dpu(board) = spec {
-                let dpu = Dpu::start_unless(stop, board, members, group.timeout)?;
-                if stop.load(Ordering::Relaxed) {
-                    return Err(Interrupted.into());
-                }
-                match board.role {
-                    DpuRole::Aggregator => aggregators.push(dpu),
-                    DpuRole::Rank => ranks.push(Place::Board(dpu)),
-                }
-            } else {
-                ranks.push(Opened::open(spec)?.map_or(Place::Cpu, Place::Gpu));
-            }
-        }
-        catch_again();
-        Ok(Ranks { ranks, aggregators })
+        let mut named: Vec<_> = Catalog::find().real().collect();
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let most = wanted.unwrap_or(if named.is_empty() { cores } else { named.len() + 1 });
+        named.resize(most, DeviceSpec::Cpu);
+        named
     }
 }
 
 /// How many of them have data.
 pub fn ranks(devices: &[DeviceSpec]) -> usize {
-    devices.iter().filter(|spec| !is_aggregator(spec)).count()
-}
-
-/// Is it a member without data?
-fn is_aggregator(spec: &DeviceSpec) -> bool {
-    matches!(spec, DeviceSpec::Dpu(board) if board.role == DpuRole::Aggregator)
+    devices.iter().filter(|spec| spec.has_data()).count()
 }
 
 impl Place {
@@ -134,6 +126,29 @@ impl Place {
 }
 
 impl Ranks {
+    /// Opens the devices and starts the boards of this process, for a job whose group there can be.
+    /// Once `stop` is set, no board is waited for.
+    pub fn open(job: &Job, group: &GroupArgs, stop: &Arc<AtomicBool>) -> anyhow::Result<Self> {
+        let members = group.members(job.devices())?;
+        let (mut ranks, mut aggregators) = (Vec::new(), Vec::new());
+        for spec in job.own() {
+            if let DeviceSpec::Dpu(board) = spec {
+                let dpu = Dpu::start_unless(stop, board, members, group.timeout)?;
+                if stop.load(Ordering::Relaxed) {
+                    return Err(Interrupted.into());
+                }
+                match board.role {
+                    DpuRole::Aggregator => aggregators.push(dpu),
+                    DpuRole::Rank => ranks.push(Place::Board(dpu)),
+                }
+            } else {
+                ranks.push(Opened::open(spec)?.map_or(Place::Cpu, Place::Gpu));
+            }
+        }
+        catch_again();
+        Ok(Self { ranks, aggregators })
+    }
+
     /// This many on the CPU.
     pub fn cpus(ranks: usize) -> Self {
         Self { ranks: vec![Place::Cpu; ranks], aggregators: Vec::new() }
@@ -143,11 +158,6 @@ impl Ranks {
     pub fn only(&self, keep: impl Fn(usize) -> bool) -> Self {
         let ranks = self.ranks.iter().enumerate().filter(|(index, _)| keep(*index));
         Self { ranks: ranks.map(|(_, place)| place.clone()).collect(), aggregators: Vec::new() }
-    }
-
-    /// How many have data.
-    pub fn count(&self) -> usize {
-        self.ranks.len()
     }
 
     /// The ranks.
@@ -174,27 +184,56 @@ impl Ranks {
         self.ranks.iter().any(|rank| matches!(rank, Place::Gpu(_)))
     }
 
-    /// What they are, each name once: `2 cpu (avx2), NAME, 2 NAME, through dpu:NAME`.
-    pub fn describe(&self, cpu: &str) -> String {
+    /// What they are called; ranks on the CPU `cpu`.
+    pub fn names(&self, cpu: &str) -> Names {
         let through = self.aggregators.iter().map(|dpu| dpu.spec().to_string());
-        let through = through.collect::<Vec<_>>().join(" and ");
-        let through = if through.is_empty() { through } else { format!(", through {through}") };
-        let mut named: Vec<(String, usize)> = Vec::new();
+        Names {
+            ranks: self.ranks.iter().map(|rank| rank.name(cpu)).collect(),
+            through: through.collect(),
+        }
+    }
+}
+
+/// What the members of a group are called.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Names {
+    ranks: Vec<String>,
+    /// Boards without data.
+    through: Vec<String>,
+}
+
+impl Names {
+    /// Those of all processes.
+    pub fn all(processes: Vec<Self>) -> Self {
+        processes.into_iter().fold(Self::default(), |mut all, Self { ranks, through }| {
+            all.ranks.extend(ranks);
+            all.through.extend(through);
+            all
+        })
+    }
+}
+
+/// Each name once: `2 cpu (avx2), NAME, 2 NAME, through dpu:NAME`.
+impl fmt::Display for Names {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut named: Vec<(&str, usize)> = Vec::new();
         for rank in &self.ranks {
-            let name = rank.name(cpu);
-            match named.iter_mut().find(|(known, _)| *known == name) {
+            match named.iter_mut().find(|(known, _)| known == rank) {
                 Some((_, count)) => *count += 1,
-                None => named.push((name, 1)),
+                None => named.push((rank, 1)),
             }
         }
-        if let [(only, _)] = &named[..] {
-            return format!("{only}{through}");
+        let alone = named.len() == 1;
+        let part = |&(name, count): &(&str, usize)| match count {
+            2.. if !alone => format!("{count} {name}"),
+            _ => name.to_owned(),
+        };
+        f.write_str(&named.iter().map(part).collect::<Vec<_>>().join(", "))?;
+        if self.through.is_empty() {
+            Ok(())
+        } else {
+            write!(f, ", through {}", self.through.join(" and "))
         }
-        let parts = named.iter().map(|(name, count)| match count {
-            1 => name.clone(),
-            _ => format!("{count} {name}"),
-        });
-        parts.collect::<Vec<_>>().join(", ") + &through
     }
 }
 
@@ -202,6 +241,19 @@ impl Ranks {
 mod tests {
     use super::super::{Algo, Links, OrderArg};
     use super::*;
+
+    #[test]
+    fn each_process_has_its_list() {
+        let on: On = "cpu:2,dpu:qemu-aarch64;cpu".parse().expect("two lists");
+        let refused = on.here(None).err().map(|usage| usage.0);
+        let text = "--on has 2 lists, one a process, and there is 1 process";
+        assert_eq!(refused.as_deref(), Some(text));
+        let one: On = "cpu:2".parse().expect("a list");
+        assert_eq!(one.here(None).map(Devices::count).ok(), Some(Some(2)));
+        for wrong in [";", "cpu;", "cpu;auto,cpu", "cpu;dpu:none"] {
+            assert!(wrong.parse::<On>().is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn devices_are_counted() {
@@ -226,9 +278,10 @@ mod tests {
             links: Links::Auto,
             interface: None,
         };
-        let ranks = Devices::cpus(3).open(None, &group, false, &Arc::default()).expect("the CPU");
+        let job = Job::alone(Devices::cpus(3).named(None));
+        let ranks = Ranks::open(&job, &group, &Arc::default()).expect("the CPU");
         assert_eq!(
-            (ranks.count(), ranks.describe("cpu"), ranks.any_gpu()),
+            (ranks.places().len(), ranks.names("cpu").to_string(), ranks.any_gpu()),
             (3, "cpu".into(), false)
         );
     }

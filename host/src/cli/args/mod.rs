@@ -3,7 +3,7 @@
 mod devices;
 mod number;
 
-pub use devices::{Devices, Place, Ranks};
+pub use devices::{Devices, Names, On, Place, Ranks, ranks};
 pub use number::{bytes, duration, rate, some_bytes};
 
 use super::error::Usage;
@@ -97,7 +97,7 @@ impl GroupArgs {
     /// Members of a group on these devices; an error if there can be none.
     fn members(&self, named: &[DeviceSpec]) -> anyhow::Result<u16> {
         let builder = named.iter().cloned().fold(Group::builder().cpus(0), GroupBuilder::device);
-        let schedule = self.algo.schedule(devices::ranks(named))?;
+        let schedule = self.algo.schedule(ranks(named))?;
         Ok(schedule.into_iter().fold(builder, GroupBuilder::schedule).check()?)
     }
 

@@ -1,11 +1,10 @@
 //! Options of the collectives' benchmark.
 
-use super::super::args::{Devices, GroupArgs, Ranks, bytes, dtype, op};
+use super::super::args::{GroupArgs, On, bytes, dtype, op};
 use super::super::error::Usage;
-use super::super::interrupt::Interrupt;
 use clap::ValueEnum;
 use std::path::PathBuf;
-use unisono::{DType, Kind, ReduceOp};
+use unisono::{DType, DeviceSpec, Kind, ReduceOp, World};
 
 /// `unisono bench all_reduce` and its options.
 #[derive(clap::Args, Debug)]
@@ -47,10 +46,11 @@ pub struct CollectiveArgs {
     /// Ranks, each a thread [default: one a core]
     #[arg(short = 't', long)]
     pub nthreads: Option<usize>,
-    /// Device of each rank: cpu, vulkan:WHICH, opencl:WHICH with commas between them, or auto
-    /// (see `unisono devices`) [default: the CPU]
+    /// Device of each rank: cpu, vulkan:WHICH, opencl:WHICH, dpu:BOARD with commas between them, or
+    /// auto (see `unisono devices`); several processes may be given a list each, with `;` between
+    /// them [default: the CPU]
     #[arg(long, value_name = "DEVICES")]
-    pub on: Option<Devices>,
+    pub on: Option<On>,
     /// Where tensors are: in memory of each rank's device, or of the host
     #[arg(long, value_enum, default_value = "device")]
     pub memory: Where,
@@ -145,6 +145,7 @@ pub enum Collective {
     /// Every rank gets the root's tensor
     Broadcast,
     /// Every rank sends a block to every other one
+    #[value(alias = "alltoall")]
     AllToAll,
 }
 
@@ -199,22 +200,20 @@ impl Collective {
 }
 
 impl CollectiveArgs {
-    /// Opens the devices of this process's ranks and starts boards. Without `--on` there is one for
-    /// each core, or each process if there are several.
-    pub fn ranks(&self, processes: bool, interrupt: &Interrupt) -> anyhow::Result<Ranks> {
+    /// Devices of this process. Without `--on` there is a CPU rank for each core, or each process
+    /// if there are several.
+    pub fn devices(&self, world: Option<&World>) -> Result<Vec<DeviceSpec>, Usage> {
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
-        let cores = || if processes { 1 } else { cores() };
+        let cores = || if world.is_some() { 1 } else { cores() };
         let Some(on) = &self.on else {
-            return Ok(Ranks::cpus(self.nthreads.unwrap_or_else(cores)));
+            return Ok(vec![DeviceSpec::Cpu; self.nthreads.unwrap_or_else(cores)]);
         };
-        if processes {
-            on.without_boards()?;
-        }
+        let on = on.here(world)?;
         match (on.count(), self.nthreads) {
             (Some(named), Some(threads)) if named != threads => {
-                Err(Usage(format!("--on names {named} ranks, -t {threads}")).into())
+                Err(Usage(format!("--on names {named} ranks, -t {threads}")))
             }
-            (_, threads) => on.open(threads, &self.group, processes, &interrupt.flag()),
+            (_, threads) => Ok(on.named(threads)),
         }
     }
 

@@ -10,7 +10,7 @@ mod results;
 mod run;
 mod speed;
 
-use super::args::Devices;
+use super::args::On;
 use super::drivers::Wanted;
 use super::interrupt::Interrupt;
 use args::CollectiveArgs;
@@ -54,7 +54,7 @@ impl BenchArgs {
         match &self.other {
             Some(Other::Fold(_)) => Vec::new(),
             Some(Other::Device(args)) => args.wanted(),
-            None => self.collective.on.as_ref().map_or_else(Vec::new, Devices::wanted),
+            None => self.collective.on.as_ref().map_or_else(Vec::new, On::wanted),
         }
     }
 }

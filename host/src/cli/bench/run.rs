@@ -16,18 +16,19 @@ use std::io::{self, Write};
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
-use unisono::{Call, DType, Error, Kind, Member, ReduceOp};
+use unisono::{Call, DType, DeviceSpec, Error, Kind, Member, ReduceOp};
 
 /// Runs the benchmark.
 pub fn run(args: &CollectiveArgs, interrupt: &Interrupt) -> Result<()> {
     let sizes = args.sizes()?;
     let world = args.group.world(interrupt)?;
-    let places = args.ranks(world.is_some(), interrupt);
-    let counted = places.as_ref().map(Ranks::count).map_err(copy);
-    let met = Job::meet(world, counted);
-    let (places, job) = (places?, met?);
+    let devices = args.devices(world.as_ref());
+    let job = Job::meet(world, devices.map_err(Into::into))?;
     let ranks = job.ranks();
     check_args(args, ranks, &sizes, interrupt)?;
+    let places = Ranks::open(&job, &args.group, &interrupt.flag());
+    let told = job.agree(places.as_ref().map(drop).map_err(copy));
+    let (places, _) = (places?, told?);
     let json = args.json.as_deref().filter(|_| job.leads());
     let json = json.map(Staged::create_or_open).transpose();
     let own = json.as_ref().map(|_| seats(&places, job.here().start)).map_err(copy);
@@ -76,7 +77,7 @@ fn check_args(
     }
     for dtype in args.datatype.dtypes() {
         // Plans do not depend on where the ranks are, as far as they can be refused.
-        let (job, places) = (Job::alone(ranks), Ranks::cpus(ranks));
+        let (job, places) = (Job::alone(vec![DeviceSpec::Cpu; ranks]), Ranks::cpus(ranks));
         let group = args.group.group(&job, &places, dtype, interrupt)?;
         for op in ops(args, dtype) {
             if let Some(op) = op.filter(|op| !op.supports(dtype)) {

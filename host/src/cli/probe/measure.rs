@@ -11,7 +11,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use unisono::schedule::Owners;
 use unisono::topology::{LinkKind, numa_nodes, numa_of_pci};
-use unisono::{Error, GroupBuilder, Schedule, Sum, Tensor, Topology};
+use unisono::{
+    Call, DType, DeviceSpec, Error, GroupBuilder, Kind, Schedule, Sum, Tensor, Topology,
+};
 
 /// A number is measured in short pieces, of which the fastest counts: what else runs here only ever
 /// makes them slower. So many are enough, and fewer if they take long.
@@ -127,7 +129,7 @@ impl Survey<'_> {
         let first = self.job.here().start;
         let ranks = self.places.only(|index| [a, b].contains(&(first + index)));
         let mut group = self.builder(&ranks, 2)?.build()?;
-        let boards = self.has_boards();
+        let boards = self.has_boards(&[a, b]);
         let found = group.run(|member| {
             let alpha = small(member)?;
             let rates = [large(member, 0)?, large(member, 1)?];
@@ -159,8 +161,12 @@ impl Survey<'_> {
         Ok(times.into_iter().flatten().next())
     }
 
-    fn has_boards(&self) -> bool {
-        self.places.places().iter().any(|place| matches!(place, Place::Board(_)))
+    /// Is any of these ranks on a board?
+    fn has_boards(&self, ranks: &[usize]) -> bool {
+        let devices = self.job.devices().iter().filter(|device| device.has_data());
+        let on_board =
+            |(rank, device)| ranks.contains(&rank) && matches!(device, &DeviceSpec::Dpu(_));
+        devices.enumerate().any(on_board)
     }
 
     /// What each rank sends to all others together, and receives from them.
@@ -184,33 +190,42 @@ impl Survey<'_> {
         })?;
         own.ports = found.into_iter().flatten().collect();
         drop(group);
-        if !self.places.aggregators().is_empty() {
-            self.aggregator(own, ranks)?;
+        if self.job.devices().len() > self.job.ranks() {
+            self.aggregators(own, ranks)?;
         }
         Ok(())
     }
 
-    /// A board without data is met by all ranks at once: its ways are what each of them gets.
-    fn aggregator(&self, own: &mut Own, ranks: u16) -> Result<()> {
+    /// Boards without data are met by all ranks at once, and share the chunks: the ways of each are
+    /// what it then gets.
+    fn aggregators(&self, own: &mut Own, ranks: u16) -> Result<()> {
+        let members = self.job.devices().len() as u16;
         let builder = self.group.plain(self.job, self.places).interrupt(self.interrupt.flag());
         let mut group = builder.build()?;
-        let to_board = |link: &&(u16, u16, LinkKind)| link.0 == ranks || link.1 == ranks;
+        let to_board = |link: &&(u16, u16, LinkKind)| link.0.max(link.1) >= ranks;
         own.links.extend(group.links().iter().filter(to_board));
         let found = group.run(|member| {
-            // Tensors of aggregators have no elements.
-            let has = usize::from(member.rank() < ranks);
-            let mut tensor = member.tensor::<f32>(2 * has)?;
-            let alpha = timed(member, 64, &mut |m| m.all_reduce(&mut tensor, Sum))? / 2.0;
-            let count = SIZES[2] / 4;
-            let mut tensor = member.tensor::<f32>(count * has)?;
-            let time = timed(member, 8, &mut |m| m.all_reduce(&mut tensor, Sum))?;
-            let rate = f64::from(ranks) * SIZES[2] as f64 / (time - 2.0 * alpha).max(time / 4.0);
+            let mut all_reduce = |calls, count: usize| {
+                let call = Call { op: Some(Sum), ..Call::new(Kind::AllReduce, DType::F32, 0) };
+                let call = Call { count: count as u64, ..call };
+                // Tensors of aggregators have no elements.
+                let has = if member.rank() < ranks { count } else { 0 };
+                let mut tensor = member.tensor::<f32>(has)?;
+                timed(member, calls, &mut |member| member.in_place(&call, &mut tensor))
+            };
+            let alpha = all_reduce(64, 2)? / 2.0;
+            let time = all_reduce(8, SIZES[2] / 4)?;
+            let bytes = SIZES[2] as f64 * f64::from(ranks) / f64::from(members - ranks);
+            let rate = bytes / (time - 2.0 * alpha).max(time / 4.0);
             Ok::<_, Error>((member.rank() == 0).then_some((alpha, rate)))
         })?;
         for (alpha, rate) in found.into_iter().flatten() {
-            own.ports.push((ranks, rate, rate));
             let way = |from, to| Way { from, to, alpha, rate, both: None, message: None };
-            own.ways.extend((0..ranks).flat_map(|rank| [way(rank, ranks), way(ranks, rank)]));
+            for board in ranks..members {
+                own.ports.push((board, rate, rate));
+                own.ways
+                    .extend((0..board).flat_map(|other| [way(other, board), way(board, other)]));
+            }
         }
         Ok(())
     }
@@ -319,6 +334,8 @@ fn joined(all: Vec<Own>) -> Result<Topology> {
     let (mut kinds, mut ways, mut ports) = (Vec::new(), Vec::new(), Vec::new());
     for own in all {
         members.extend(own.members);
+        // Those without data come last, as in the group.
+        members.sort_by_key(|member| !member.data);
         kinds.extend(own.links);
         ways.extend(own.ways);
         ports.extend(own.ports);

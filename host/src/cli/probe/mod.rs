@@ -4,7 +4,7 @@ mod measure;
 mod picture;
 mod text;
 
-use super::args::{Devices, GroupArgs, Ranks};
+use super::args::{GroupArgs, On, Ranks};
 use super::drivers::Wanted;
 use super::error::Usage;
 use super::interrupt::Interrupt;
@@ -13,7 +13,7 @@ use super::progress::Progress;
 use super::report::print;
 use super::staged::Staged;
 use std::path::PathBuf;
-use unisono::Topology;
+use unisono::{DeviceSpec, Topology, World};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -34,7 +34,7 @@ pub struct ProbeArgs {
     /// Device of each rank of this process, as `unisono bench` has it [default: one CPU rank a
     /// core, or one a process if there are several]
     #[arg(long, value_name = "DEVICES")]
-    on: Option<Devices>,
+    on: Option<On>,
     /// Write the topology to this file
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -51,19 +51,14 @@ pub struct ProbeArgs {
 impl ProbeArgs {
     /// What is asked of which API.
     pub fn wanted(&self) -> Vec<Wanted> {
-        self.on.as_ref().map_or_else(Vec::new, Devices::wanted)
+        self.on.as_ref().map_or_else(Vec::new, On::wanted)
     }
 
-    fn ranks(&self, processes: bool, interrupt: &Interrupt) -> anyhow::Result<Ranks> {
+    fn devices(&self, world: Option<&World>) -> Result<Vec<DeviceSpec>, Usage> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         match &self.on {
-            None => Ok(Ranks::cpus(if processes { 1 } else { cores })),
-            Some(on) => {
-                if processes {
-                    on.without_boards()?;
-                }
-                on.open(None, &self.group, processes, &interrupt.flag())
-            }
+            None => Ok(vec![DeviceSpec::Cpu; if world.is_some() { 1 } else { cores }]),
+            Some(on) => Ok(on.here(world)?.named(None)),
         }
     }
 }
@@ -71,16 +66,17 @@ impl ProbeArgs {
 /// Runs the command.
 pub fn run(args: &ProbeArgs, interrupt: &Interrupt) -> anyhow::Result<()> {
     let world = args.group.world(interrupt)?;
-    let places = args.ranks(world.is_some(), interrupt);
-    let counted = places.as_ref().map(Ranks::count).map_err(copy);
-    let met = Job::meet(world, counted);
-    let (places, job) = (places?, met?);
+    let devices = args.devices(world.as_ref());
+    let job = Job::meet(world, devices.map_err(Into::into))?;
     let most = unisono::schedule::MEMBERS_MAX;
-    let members = job.ranks() + places.aggregators().len();
+    let members = job.devices().len();
     if job.ranks() < 2 || members > most {
         let text = format!("{members} members: links need 2 ranks, and {most} members fit");
         return Err(Usage(text).into());
     }
+    let places = Ranks::open(&job, &args.group, &interrupt.flag());
+    let told = job.agree(places.as_ref().map(drop).map_err(copy));
+    let (places, _) = (places?, told?);
     let files = || {
         let create = |path: &PathBuf| Staged::create(path);
         let of = |path: &Option<PathBuf>| path.as_ref().filter(|_| job.leads()).map(create);

@@ -9,7 +9,7 @@ mod summary;
 mod verify;
 mod weight;
 
-use super::args::{Devices, GroupArgs, bytes, op};
+use super::args::{Devices, GroupArgs, Names, On, Ranks, bytes, op};
 use super::drivers::Wanted;
 use super::error::Usage;
 use super::interrupt::Interrupt;
@@ -24,7 +24,8 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::path::PathBuf;
 use summary::Summary;
-use unisono::{DType, Error, ReduceOp, Scalar, World};
+use unisono::{DType, DeviceSpec, Error, ReduceOp, Scalar, World};
+use unisono_device_cpu::Isa;
 use verify::Verdict;
 use weight::Written;
 
@@ -57,10 +58,11 @@ pub struct ReduceArgs {
     /// The result
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
-    /// Device of each rank: cpu, vulkan:WHICH, opencl:WHICH with commas between them, or auto
-    /// (see `unisono devices`) [default: one CPU rank a file]
+    /// Device of each rank: cpu, vulkan:WHICH, opencl:WHICH, dpu:BOARD with commas between them, or
+    /// auto (see `unisono devices`); several processes may be given a list each, with `;` between
+    /// them [default: one CPU rank a file]
     #[arg(long, value_name = "DEVICES")]
-    on: Option<Devices>,
+    on: Option<On>,
     /// sum, prod, min, max, avg, mulsum, and, or, xor
     #[arg(long, value_name = "OP", default_value = "sum", value_parser = op)]
     op: ReduceOp,
@@ -86,7 +88,7 @@ pub struct ReduceArgs {
 impl ReduceArgs {
     /// What is asked of which API.
     pub fn wanted(&self) -> Vec<Wanted> {
-        self.on.as_ref().map_or_else(Vec::new, Devices::wanted)
+        self.on.as_ref().map_or_else(Vec::new, On::wanted)
     }
 
     /// A rank's weight for tensors of this type.
@@ -102,19 +104,17 @@ impl ReduceArgs {
         (0..ranks).map(|rank| self.scalar(rank, dtype)).collect()
     }
 
-    /// Ranks of this process, of so many: one if there are several processes, else one a file.
-    fn own(&self, processes: usize) -> Result<usize, Usage> {
-        if processes > 1 {
-            self.on.as_ref().map_or(Ok(()), Devices::without_boards)?;
-        }
-        let files = self.files.len();
-        let named = self.on.as_ref().and_then(Devices::count);
-        let own = named.unwrap_or(if processes > 1 { 1 } else { files });
-        if processes == 1 && own != files {
+    /// Devices of this process: without `--on` one rank if there are several processes, else one a
+    /// file.
+    fn devices(&self, world: Option<&World>) -> Result<Vec<DeviceSpec>, Usage> {
+        let (files, alone) = (self.files.len(), world.is_none());
+        let on = self.on.as_ref().map(|on| on.here(world)).transpose()?;
+        let own = on.and_then(Devices::count).unwrap_or(if alone { files } else { 1 });
+        if alone && own != files {
             let (ranks, files) = (plural(own, "rank"), plural(files, "file"));
             return Err(Usage(format!("--on names {ranks}, but the command names {files}")));
         }
-        Ok(own)
+        Ok(on.unwrap_or(&Devices::cpus(own)).named(Some(own)))
     }
 
     /// The files of this process's ranks: each process names them all, or its own.
@@ -155,7 +155,7 @@ impl ReduceArgs {
 /// Runs the command.
 pub fn run(args: &ReduceArgs, interrupt: &Interrupt) -> anyhow::Result<()> {
     let world = args.group.world(interrupt)?;
-    let own = args.own(world.as_ref().map_or(1, World::size));
+    let own = args.devices(world.as_ref());
     let job = Job::meet(world, own.map_err(Into::into))?;
     let ready = prepare(args, &job);
     let seen = ready.as_ref().map(|ready| ready.seen.clone());
@@ -170,11 +170,13 @@ pub fn run(args: &ReduceArgs, interrupt: &Interrupt) -> anyhow::Result<()> {
     let own = own.unwrap_or(&inputs);
     let mut buckets = Buckets::new(first, args.bucket);
     let steps = if args.verify { 4 } else { 3 };
-    let on = args.on.clone().unwrap_or_else(|| Devices::cpus(own.len()));
-    let ranks = on.open(Some(own.len()), &args.group, job.world().is_some(), &interrupt.flag());
-    let told = job.agree(ranks.as_ref().map(drop).map_err(copy));
-    let (ranks, _) = (ranks?, told?);
-    if let Some(most) = ranks.room() {
+    let ranks = Ranks::open(&job, &args.group, &interrupt.flag());
+    let cpu = format!("cpu ({})", Isa::best().name());
+    let about = ranks.as_ref().map(|ranks| (ranks.room(), ranks.names(&cpu)));
+    let told = job.agree(about.map_err(copy));
+    let (ranks, told) = (ranks?, told?);
+    let (rooms, names): (Vec<_>, _) = told.into_iter().unzip();
+    if let Some(most) = rooms.into_iter().flatten().min() {
         buckets.cut(most);
     }
     let progress = Progress::new(steps * buckets.payload());
@@ -185,7 +187,10 @@ pub fn run(args: &ReduceArgs, interrupt: &Interrupt) -> anyhow::Result<()> {
     let told = job.agree(finished.as_ref().map(drop).map_err(copy));
     let (finished, _) = (finished?, told?);
     match finished {
-        Some(verdict) => Summary::new(args, &work, &done, verdict).print(args.json),
+        Some(verdict) => {
+            let on = Names::all(names).to_string();
+            Summary::new(&work, on, &done, verdict).print(args.json)
+        }
         None => Ok(()),
     }
 }

@@ -2,13 +2,11 @@
 
 use super::super::args::OrderArg;
 use super::super::report::{bytes, plural, print, print_json, rate, time};
-use super::ReduceArgs;
 use super::run::{Done, Section, Work};
 use super::verify::Verdict;
 use clap::builder::styling::AnsiColor;
 use serde::Serialize;
 use std::fmt::Write;
-use unisono_device_cpu::Isa;
 
 /// The report; as JSON, these are its fields.
 #[derive(Debug, Serialize)]
@@ -56,15 +54,16 @@ impl Part {
 }
 
 impl Summary {
-    /// Puts it together.
-    pub fn new(args: &ReduceArgs, work: &Work<'_>, done: &Done, verify: Option<Verdict>) -> Self {
+    /// Puts it together; `device`: what all ranks are on.
+    pub fn new(work: &Work<'_>, device: String, done: &Done, verify: Option<Verdict>) -> Self {
+        let args = work.args;
         let ranks = work.job.ranks();
         let bytes = work.buckets.payload();
         let seconds = done.time.as_secs_f64();
         let algbw = if bytes > 0 { bytes as f64 / seconds } else { 0.0 };
         Self {
             ranks,
-            device: work.ranks.describe(&format!("cpu ({})", Isa::best().name())),
+            device,
             op: args.op.name(),
             order: match args.group.order {
                 OrderArg::Canonical => "canonical",

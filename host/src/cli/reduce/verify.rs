@@ -220,7 +220,7 @@ impl Errors {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::args::Ranks;
+    use super::super::super::args::{Devices, Ranks};
     use super::super::super::interrupt::Interrupt;
     use super::super::super::job::Job;
     use super::super::super::progress::Progress;
@@ -246,7 +246,7 @@ mod tests {
         let interrupt = Interrupt::install(false)?;
         let progress = Progress::new(0);
         let ranks = Ranks::cpus(inputs.len());
-        let job = Job::alone(inputs.len());
+        let job = Job::alone(Devices::cpus(inputs.len()).named(None));
         let work = Work {
             job: &job,
             ranks: &ranks,

@@ -1,5 +1,7 @@
 //! Which schedule, chunk size and window a call gets: a pure function of what all members know.
 
+mod limits;
+
 use crate::call::Call;
 use crate::error::Error;
 use std::sync::Arc;
@@ -7,6 +9,8 @@ use unisono_core::schedule::{Aggregators, Owners};
 use unisono_core::{DType, Kind, Order, ReduceOp, Schedule};
 use unisono_link_span::{INLINE, SMALL};
 use unisono_planner::{Cut, Selection, Table};
+
+pub use limits::Limits;
 
 /// Most chunks in flight.
 pub(crate) const WINDOW_MAX: usize = 16;
@@ -50,70 +54,6 @@ const CHUNK_MAX_STREAM: u64 = 256 << 10;
 /// Smallest chunk where devices are not all the same: a GPU takes some 10 to 100 us to be told of
 /// one, whatever its size.
 const CHUNK_MIN_GPU: u64 = 1 << 16;
-
-/// Chunks that a board's slots should hold: fewer, and it folds only while nothing comes in.
-const CHUNKS_ON_BOARD: u64 = 4;
-
-/// What the boards of a group can do, the least of all of them.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Boards that are aggregators; the others are ranks.
-    pub aggregators: u16,
-    /// Is a board one of the ranks, and so in every call?
-    pub ranks: bool,
-    /// Bytes of the largest chunk that a link to a board carries.
-    pub payload: u64,
-    /// Bytes of a board's slots, for one call.
-    pub scratch: u64,
-    /// Bit `i`: `DType::ALL[i]` can be reduced.
-    pub dtypes: u16,
-    /// Bit `i`: `ReduceOp::ALL[i]` can be.
-    pub ops: u16,
-}
-
-impl Limits {
-    /// Can the boards reduce this?
-    fn reduces(&self, dtype: DType, op: Option<ReduceOp>) -> bool {
-        let has = |bits: u16, at: Option<usize>| at.is_some_and(|at| bits >> at & 1 == 1);
-        let op = op.is_none_or(|op| has(self.ops, ReduceOp::ALL.iter().position(|o| *o == op)));
-        op && has(self.dtypes, DType::ALL.iter().position(|d| *d == dtype))
-    }
-
-    /// Is a board in a call over `ranks` ranks with this schedule?
-    fn take_part(&self, schedule: &Schedule, ranks: u16) -> bool {
-        self.ranks || schedule.members(ranks) > ranks
-    }
-
-    /// Why a chunk of so many elements does not reach a board, if it does not.
-    fn too_large(
-        &self,
-        schedule: &Schedule,
-        (dtype, op): (DType, Option<ReduceOp>),
-        elements: u64,
-    ) -> Option<String> {
-        use Schedule::{Direct, OneShot, Star};
-        // These send the tensors' own elements, others sums of them, which may be wider.
-        let plain = op.is_none() || matches!(schedule, Direct(_) | OneShot | Star(_));
-        let size = if plain { dtype.size() } else { dtype.acc().size() } as u64;
-        let bytes = elements.saturating_mul(size);
-        (bytes > self.payload).then(|| {
-            format!(
-                ": a chunk of {elements} elements has {bytes} bytes, and the links of a board of \
-                 the group carry at most {}",
-                self.payload
-            )
-        })
-    }
-
-    /// Elements of a chunk of which some fit the slots.
-    fn chunk(&self, ranks: u16, dtype: DType) -> u64 {
-        // A fold in canonical order has as many values waiting as its tree is deep, and two more.
-        let slots = u64::from(ranks.max(1).next_power_of_two().ilog2() + 2);
-        let bytes = self.payload.min(self.scratch / (CHUNKS_ON_BOARD * slots));
-        // Slots start on cache lines.
-        (bytes / 64 * 64 / dtype.acc().size() as u64).max(1)
-    }
-}
 
 /// Which schedule to use.
 #[expect(clippy::large_enum_variant, reason = "one a group, and a schedule is 300 bytes at most")]
