@@ -156,7 +156,7 @@ mod tests {
         let broken = Place::Device(AnyDevice::Broken(Broken::default()), None);
         let ranks = vec![cpu(), broken, cpu()];
         let places = Places { ranks, aggregators: Vec::new(), open: Vec::new() };
-        let part = Part { ranks: 3, aggregators: 0 };
+        let part = Part { ranks: 3, ..Part::default() };
         let team = Team::meet(None, Ok(part)).expect("only this process");
         let mut group = GroupBuilder::new().join(places, &team, None, None).expect("no boards");
         let heard = Mutex::new(Vec::new());
@@ -183,7 +183,7 @@ mod tests {
                 let broken = || Place::Device(AnyDevice::Broken(Broken::default()), None);
                 let ranks = vec![if process == 1 { broken() } else { cpu() }, cpu()];
                 let places = Places { ranks, aggregators: Vec::new(), open: Vec::new() };
-                let part = Part { ranks: 2, aggregators: 0 };
+                let part = Part { ranks: 2, ..Part::default() };
                 let team = Team::meet(Some(&world), Ok(part)).expect("all are there");
                 let group = roomy(|| GroupBuilder::new().join(places, &team, None, None));
                 let mut group = group.flatten().expect("a group");

@@ -235,8 +235,8 @@ impl GroupBuilder {
         let mut team = Team::meet(self.world.as_ref(), part)?;
         let named = named?;
         self = self.agreed(&team)?;
-        let members = self.members(team.all);
-        self.refuse(team.all, members)?;
+        let members = self.members(&team.all);
+        self.refuse(&team.all, members)?;
         self.fits(team.ranks)?;
         team.fill(members);
         let places = self.places(named, members);
@@ -274,11 +274,22 @@ impl GroupBuilder {
 
     /// What this process brings.
     fn part(&self, named: &[On]) -> Part {
-        Part { ranks: named.len(), aggregators: self.aggregators.len() }
+        let schedule = match &self.choice {
+            Choice::Auto => ("the planner's".to_owned(), 0),
+            Choice::Fixed(schedule) => (schedule.name().to_owned(), schedule.fingerprint()),
+        };
+        let order = (format!("{:?}", self.order).to_lowercase(), self.order as u64);
+        let chunk = self.chunk.map_or_else(
+            || ("the planner's".to_owned(), 0),
+            |chunk| (format!("{chunk} elements"), chunk),
+        );
+        let same = [("schedule", schedule), ("order", order), ("chunk", chunk)];
+        let same = same.map(|(what, (said, hash))| (what.to_owned(), said, hash)).into();
+        Part { ranks: named.len(), aggregators: self.aggregators.len(), same }
     }
 
     /// Members of a group of this.
-    fn members(&self, all: Part) -> u16 {
+    fn members(&self, all: &Part) -> u16 {
         let ranks = u16::try_from(all.ranks).unwrap_or(u16::MAX);
         match &self.choice {
             Choice::Fixed(schedule) => schedule.members(ranks),
@@ -294,8 +305,8 @@ impl GroupBuilder {
     /// [`Error::Build`].
     pub fn check(&self) -> Result<u16, Error> {
         let part = self.part(&self.named()?);
-        let members = self.members(part);
-        self.refuse(part, members)?;
+        let members = self.members(&part);
+        self.refuse(&part, members)?;
         Ok(members)
     }
 
@@ -318,7 +329,7 @@ impl GroupBuilder {
         Ok(named)
     }
 
-    fn refuse(&self, all: Part, members: u16) -> Result<(), Error> {
+    fn refuse(&self, all: &Part, members: u16) -> Result<(), Error> {
         let refuse = |text: String| Err(Error::Build(text));
         if all.ranks == 0 {
             return refuse("it has no rank; give at least one".into());

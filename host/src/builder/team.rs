@@ -12,12 +12,23 @@ use unisono_core::schedule::Owners;
 use unisono_rendezvous::Route;
 
 /// What a process brings to a group.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Part {
     /// Members with data.
     pub ranks: usize,
     /// Boards without.
     pub aggregators: usize,
+    /// What all have to say the same of: what it is, what this process says, and a hash of that.
+    pub same: Vec<(String, String, u64)>,
+}
+
+impl Part {
+    /// What these two processes do not say the same of.
+    fn differs(&self, other: &Self) -> Option<String> {
+        let both = self.same.iter().zip(&other.same);
+        let (a, b) = both.into_iter().find(|((.., a), (.., b))| a != b)?;
+        Some(format!("have different {}s: {} and {}", a.0, a.1, b.1))
+    }
 }
 
 /// Where the members of a group are.
@@ -45,6 +56,11 @@ impl Team {
             None => vec![(own?, kernel.clone())],
             Some(world) => world.agree(own.map(|part| (part, kernel.clone())))?,
         };
+        for (at, two) in parts.windows(2).enumerate() {
+            if let Some(what) = two[0].0.differs(&two[1].0) {
+                return Err(Error::Build(format!("processes {at} and {} {what}", at + 1)));
+            }
+        }
         // More than that is refused, and would only take memory here.
         let homes = |count: fn(&Part) -> usize| {
             let homes = (0..).zip(&parts).flat_map(move |(process, (part, _))| {
@@ -53,7 +69,7 @@ impl Team {
             homes.take(MEMBERS_MAX + 1).collect::<Vec<u16>>()
         };
         let (ranks, hosts) = (homes(|part| part.ranks), homes(|part| part.aggregators));
-        let all = Part { ranks: ranks.len(), aggregators: hosts.len() };
+        let all = Part { ranks: ranks.len(), aggregators: hosts.len(), same: Vec::new() };
         let beside = parts.iter().map(|(_, other)| *other == kernel).collect();
         let own = world.map_or(0, |world| world.rank() as u16);
         let world = world.cloned();

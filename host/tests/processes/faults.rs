@@ -115,9 +115,17 @@ fn what_one_process_cannot_do_no_process_does() {
 }
 
 #[test]
-fn plans_that_differ_are_an_error_on_all() {
-    let line = |algo: &str| words(&format!("bench -b 1M -e 1M -n 1 --algo {algo}"));
-    for text in fail(&[line("direct"), line("binomial"), line("direct")], 1) {
-        assert!(text.contains("disagree"), "{text}");
+fn options_that_differ_are_named_by_all() {
+    let cases = [
+        ("--algo direct", "--algo binomial", "have different schedules: direct and binomial"),
+        ("--algo direct:1:2:1", "--algo direct", "have different schedules: direct and direct"),
+        ("", "--order any", "have different orders: canonical and any"),
+        ("--chunk 1000", "", "have different chunks: 1000 elements and the planner's"),
+    ];
+    for (first, second, why) in cases {
+        let line = |options: &str| words(&format!("bench -b 1M -e 1M -n 1 {options}"));
+        for text in fail(&[line(first), line(second), line(first)], 2) {
+            assert!(text.contains(&format!("processes 0 and 1 {why}")), "{text}");
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! Measured links: in threads and processes, over memory and TCP; and plans that follow from them.
 
-use crate::job::{SUM, all, fail, files, succeed, words};
+use crate::job::{Job, SUM, all, fail, files, succeed, words};
 use std::path::Path;
 
 /// A topology file's links: from, to, kind.
@@ -143,4 +143,27 @@ fn the_environment_chooses_schedules() {
     let text = String::from_utf8_lossy(&output.stderr);
     let want = "UNISONO_PLAN, character 29, at \"halvin\": no such schedule; there are auto, ring";
     assert!(text.contains(want), "{text}");
+}
+
+/// Of the same number of ranks, so it is only said: results do not depend on it.
+#[test]
+fn a_topology_of_other_devices_is_said() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("topology.json");
+    let path = file.display().to_string();
+    succeed(&[words(&format!("probe --on cpu,cpu -o {path}"))]);
+    let text = std::fs::read_to_string(&file).expect("the file");
+    let json: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let device = json["members"][1]["device"].as_str().expect("a name").to_owned();
+    let line = words(&format!("bench -b 8 -e 8 -n 1 --on cpu,cpu --topology {path}"));
+    let said = |line: &[String]| {
+        let ended = Job::start(&[line.to_vec()]).end().remove(0);
+        assert!(ended.status.success());
+        String::from_utf8_lossy(&ended.stderr).into_owned()
+    };
+    assert_eq!(said(&line), "");
+    let other = text.replacen(&device, "OTHER", 2).replacen("OTHER", &device, 1);
+    std::fs::write(&file, other).expect("the file");
+    let warned = said(&line);
+    assert!(warned.contains(&format!("rank 1 is {device}, and the topology")), "{warned}");
 }

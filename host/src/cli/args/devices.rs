@@ -1,5 +1,6 @@
 //! `--on`: which device each rank is on.
 
+use super::super::devices::host_and_cpu;
 use super::super::drivers::Wanted;
 use super::super::error::{Interrupted, Usage};
 use super::super::interrupt::catch_again;
@@ -10,8 +11,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use unisono::World;
 use unisono::device::{Catalog, DeviceSpec, Dpu, DpuRole, Opened};
+use unisono::{Topology, World};
 
 /// The devices and boards of one process.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -146,7 +147,28 @@ impl Ranks {
             }
         }
         catch_again();
-        Ok(Self { ranks, aggregators })
+        let opened = Self { ranks, aggregators };
+        if let Some(path) = &group.topology {
+            opened.compare(&super::topology(path)?, job.here().start);
+        }
+        Ok(opened)
+    }
+
+    /// Warns of a topology that was measured with other devices; `first`: the first rank here.
+    fn compare(&self, topology: &Topology, first: usize) {
+        let (_, cpu) = host_and_cpu();
+        let measured = topology.members.iter().filter(|member| member.data).skip(first);
+        for (rank, (place, measured)) in (first..).zip(self.ranks.iter().zip(measured)) {
+            let (here, there) = (place.name(&cpu), &measured.device);
+            // One that was written by hand need not know the model.
+            if here != *there && place.name("cpu") != *there {
+                tracing::warn!(
+                    "rank {rank} is {here}, and the topology was measured with {there} there: \
+                     plans may not fit; measure this group with `unisono probe`"
+                );
+                return;
+            }
+        }
     }
 
     /// This many on the CPU.

@@ -67,6 +67,8 @@ fn one_line(text: &str) -> String {
 /// Why a trial failed.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Fault {
+    /// With this process: it cannot have a child.
+    NoChild(String),
     /// With the drivers.
     Drivers(String),
     /// With one device, which has been tried.
@@ -84,7 +86,9 @@ pub struct Dead {
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Drivers(why) | Self::Device(Dead { why, .. }) => f.write_str(why),
+            Self::NoChild(why) | Self::Drivers(why) | Self::Device(Dead { why, .. }) => {
+                f.write_str(why)
+            }
         }
     }
 }

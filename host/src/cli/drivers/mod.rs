@@ -111,6 +111,12 @@ fn settle(
                 out.useless.extend(useless.into_iter().map(name));
                 return only;
             }
+            Err(Fault::NoChild(why)) => {
+                let what = format!("its drivers cannot be tried first, in a process: {why}");
+                let help = "is one more process allowed (`ulimit -u`), and is there memory for it?";
+                rule_out(api, GpuError::Broken { api: api.name(), what, help });
+                return None;
+            }
             Err(Fault::Device(dead)) => {
                 without.push(dead.index);
                 out.lose(wanted, dead);

@@ -3,7 +3,7 @@
 use super::heard::{Fault, Heard, Line, Listed};
 use super::{Only, Open, Wanted};
 use clap::ValueEnum;
-use std::io::{PipeReader, Read, Write};
+use std::io::{ErrorKind, PipeReader, Read, Write};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use std::time::Duration;
@@ -40,7 +40,7 @@ enum Name {
 
 /// A child that loads drivers and opens devices, and what it says.
 #[derive(Debug)]
-pub struct Trial(Option<Running>);
+pub struct Trial(std::io::Result<Running>);
 
 #[derive(Debug)]
 struct Running {
@@ -60,7 +60,7 @@ enum Step {
 }
 
 impl Trial {
-    /// Starts it. If the system refuses, drivers are not tried.
+    /// Starts it.
     pub fn start(wanted: &Wanted, only: Option<&Only>, without: &[usize]) -> Self {
         let started = std::env::current_exe().and_then(|tool| {
             let (words, end) = std::io::pipe()?;
@@ -75,13 +75,13 @@ impl Trial {
             let child = command.spawn()?;
             Ok(Running { api: wanted.api, child, words, heard: Heard::new(), told: false })
         });
-        Self(started.inspect_err(|e| tracing::debug!("drivers are not tried first: {e}")).ok())
+        Self(started)
     }
 
     /// Waits until it has listed its API's devices, unless that fails. Is one that is wanted not
     /// among them?
     pub fn list(&mut self) -> bool {
-        let Some(running) = &mut self.0 else { return false };
+        let Ok(running) = &mut self.0 else { return false };
         while running.heard.listed().is_none() && matches!(running.step(), Ok(Step::GoesOn)) {
             std::thread::sleep(PERIOD);
         }
@@ -90,13 +90,13 @@ impl Trial {
 
     /// Has it listed devices? All that is left is to open them.
     pub fn has_listed(&self) -> bool {
-        self.0.as_ref().is_some_and(|running| running.heard.listed().is_some())
+        self.0.as_ref().is_ok_and(|running| running.heard.listed().is_some())
     }
 
     /// Ends it: nobody wants to know more. Returns the files of drivers whose libraries do not
     /// load, and why.
     pub fn give_up(self) -> Vec<(PathBuf, String)> {
-        let Some(mut running) = self.0 else { return Vec::new() };
+        let Ok(mut running) = self.0 else { return Vec::new() };
         running.kill();
         running.heard.useless()
     }
@@ -106,7 +106,18 @@ impl Trial {
     /// # Errors
     /// What is wrong with the drivers or with a device.
     pub fn end(self) -> Result<Vec<(PathBuf, String)>, Fault> {
-        let Some(mut running) = self.0 else { return Ok(Vec::new()) };
+        let mut running = match self.0 {
+            Ok(running) => running,
+            // Drivers end a process that has no room for theirs.
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                return Err(Fault::NoChild(error.to_string()));
+            }
+            // The tool's own file is gone.
+            Err(error) => {
+                tracing::debug!("drivers are not tried first: {error}");
+                return Ok(Vec::new());
+            }
+        };
         loop {
             match running.step() {
                 Ok(Step::GoesOn) => std::thread::sleep(PERIOD),
