@@ -12,12 +12,16 @@
 //!
 //! `BENCH_BUDGET_S`: seconds for each size; `BENCH_MAX_BYTES`: leaves larger tensors out;
 //! `--name NAME`; `--only BYTES`; `--shares 3:3:3:1`, who owns how much; `--tail`: many single
-//! calls, and a line with their 99th percentile. `CHUNK` and `WINDOW`: elements of a chunk, chunks
-//! in flight, instead of the planner's.
+//! calls, and a line with their 99th percentile; `--aggregators N`: the last N processes have no
+//! data and fold for the others, in so many runs of each size as `--runs` says. `CHUNK` and
+//! `WINDOW`: elements of a chunk, chunks in flight, instead of the planner's.
 
 use std::time::Instant;
 use unisono::schedule::Owners;
-use unisono::{Element, Error, Group, Max, Member, Schedule, Sum, Tensor, World};
+use unisono::{
+    Call, DType, DeviceSpec, Element, Error, Group, Kind, Max, Member, ReduceOp, Schedule, Sum,
+    Tensor, World,
+};
 
 const SIZES: [usize; 7] = [8, 1 << 10, 32 << 10, 256 << 10, 1 << 20, 8 << 20, 64 << 20];
 
@@ -29,6 +33,8 @@ struct Args {
     udp: bool,
     tail: bool,
     shares: Vec<u32>,
+    aggregators: usize,
+    runs: Option<usize>,
     name: String,
     only: Option<usize>,
     largest: usize,
@@ -46,6 +52,8 @@ impl Args {
             udp: false,
             tail: false,
             shares: Vec::new(),
+            aggregators: 0,
+            runs: None,
             name: "unisono".into(),
             only: None,
             largest: largest.unwrap_or(usize::MAX),
@@ -65,6 +73,13 @@ impl Args {
                     args.shares = all.map_err(|_| wrong())?;
                 }
                 "--name" => args.name = words.next().ok_or_else(wrong)?,
+                "--aggregators" | "--runs" => {
+                    let number = words.next().and_then(|w| w.parse().ok()).ok_or_else(wrong)?;
+                    match word.as_str() {
+                        "--runs" => args.runs = Some(number),
+                        _ => args.aggregators = number,
+                    }
+                }
                 "--only" => args.only = words.next().and_then(|w| w.parse().ok()),
                 word => args.threads = word.parse().map_err(|_| wrong())?,
             }
@@ -75,17 +90,24 @@ impl Args {
 
 /// A rank's tensor.
 enum Memory {
+    /// So many elements that an aggregator does not have.
+    Nothing(usize),
     Vec(Vec<f32>),
     Tensor(Tensor<f32>),
 }
 
 impl Memory {
     fn new(member: &Member, vec: bool, count: usize) -> Result<Self, Error> {
-        if vec { Ok(Self::Vec(vec![0.0; count])) } else { member.tensor(count).map(Self::Tensor) }
+        match () {
+            () if member.rank() >= member.ranks() => Ok(Self::Nothing(count)),
+            () if vec => Ok(Self::Vec(vec![0.0; count])),
+            () => member.tensor(count).map(Self::Tensor),
+        }
     }
 
     fn all_reduce(&mut self, member: &mut Member) -> Result<(), Error> {
         match self {
+            Self::Nothing(count) => take_part(member, DType::F32, *count, Sum),
             Self::Vec(vec) => member.all_reduce(vec, Sum),
             Self::Tensor(tensor) => member.all_reduce(tensor, Sum),
         }
@@ -93,10 +115,17 @@ impl Memory {
 
     fn slice(&mut self) -> &mut [f32] {
         match self {
+            Self::Nothing(_) => &mut [],
             Self::Vec(vec) => vec,
             Self::Tensor(tensor) => tensor.as_mut_slice().expect("the host reaches it"),
         }
     }
+}
+
+/// An aggregator's part in an all-reduce of so many elements.
+fn take_part(member: &mut Member, dtype: DType, count: usize, op: ReduceOp) -> Result<(), Error> {
+    let call = Call { op: Some(op), ..Call::new(Kind::AllReduce, dtype, count as u64) };
+    member.run_in_place(&call, &mut [])
 }
 
 /// Small integers that differ by rank and by place: the first sums are exact.
@@ -134,6 +163,9 @@ fn sample(member: &mut Member, memory: &mut Memory, batch: i32) -> Result<(f64, 
 
 /// The largest of all ranks, element by element.
 fn max<T: Element>(member: &mut Member, all: &mut [T]) -> Result<(), Error> {
+    if member.rank() >= member.ranks() {
+        return take_part(member, T::DTYPE, all.len(), Max);
+    }
     member.all_reduce(all, Max)
 }
 
@@ -157,6 +189,8 @@ fn measure(member: &mut Member, args: &Args, bytes: usize) -> Result<usize, Erro
     // A hundredth of them has to be more than one.
     let (least, most) = if args.tail { (200, 2000) } else { (7, 200) };
     let runs = ((args.budget / (pilot[0] * f64::from(batch))) as usize).clamp(least, most);
+    // An aggregator does not learn how long the pilot took.
+    let runs = args.runs.unwrap_or(runs);
     let mut times = Vec::with_capacity(runs);
     for _ in 0..runs {
         let (time, wrong) = sample(member, &mut memory, batch)?;
@@ -183,7 +217,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let args = Args::parse()?;
     let mut builder = Group::builder();
     builder = match World::from_env()? {
-        Some(world) => builder.world(&world.near(!args.tcp && !args.udp).datagrams(args.udp)),
+        Some(world) => {
+            if world.rank() + args.aggregators >= world.size() {
+                builder = builder.device(DeviceSpec::Aggregator);
+            }
+            builder.world(&world.near(!args.tcp && !args.udp).datagrams(args.udp))
+        }
         None => builder.cpus(args.threads),
     };
     if let Some(chunk) = std::env::var("CHUNK").ok().and_then(|v| v.parse().ok()) {
@@ -193,7 +232,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         builder = builder.window(window);
     }
     if !args.shares.is_empty() {
-        let owners = Owners::weighted(args.shares.len() as u16, &args.shares);
+        let ranks = args.shares.len().saturating_sub(args.aggregators);
+        let owners = Owners::weighted(ranks as u16, &args.shares);
         builder = builder.schedule(Schedule::Direct(owners.ok_or("no such shares")?));
     }
     let mut group = builder.build()?;

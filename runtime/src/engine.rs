@@ -201,6 +201,21 @@ where
         Ok(op_id)
     }
 
+    /// Counts a call that the other members make without this one; it is over at once.
+    ///
+    /// # Errors
+    /// [`BeginError::Busy`].
+    pub fn pass(&mut self) -> Result<u64, BeginError> {
+        if !self.has_channel() {
+            return Err(BeginError::Busy(self.channels()));
+        }
+        let (op_id, index) = (self.next_op, self.channel(self.next_op));
+        let slot = &mut self.slots[index];
+        (slot.op_id, slot.state) = (op_id, State::Over(Ok(())));
+        self.next_op += 1;
+        Ok(op_id)
+    }
+
     /// Does what can be done now; true if anything was.
     pub fn poll(&mut self) -> bool {
         let mut worked = self.complete();

@@ -116,7 +116,6 @@ fn seats(words: Vec<(u16, Word)>, team: &Team) -> impl Iterator<Item = Seat> + '
 fn sorted(places: Places, members: usize) -> (Vec<Kind>, Vec<Taken>, Vec<Opened>) {
     let Places { ranks, aggregators, open } = places;
     let (mut kinds, mut taken) = (Vec::new(), Vec::new());
-    let aggregators = aggregators.into_iter().map(Place::Board);
     for place in ranks.into_iter().chain(aggregators) {
         kinds.push(match place {
             Place::Device(device, on) => Kind::Device(device, on),
@@ -137,6 +136,7 @@ fn known(about: Option<About>, taken: &[Taken]) -> (Option<Limits>, Boards) {
     let Some(About { limits, calls, epoch, names }) = about else {
         return (None, Boards { calls: CALLS_MAX, ..Boards::default() });
     };
+    let calls = calls.unwrap_or(CALLS_MAX);
     (Some(limits), Boards { calls, epoch, names, packets, ..Boards::default() })
 }
 

@@ -49,7 +49,7 @@ enum On {
 pub struct GroupBuilder {
     /// `None`: nothing was said.
     ranks: Option<Vec<On>>,
-    /// Boards that have no data.
+    /// Members that have no data.
     aggregators: Vec<On>,
     /// A list of devices that makes no sense.
     wrong: Option<String>,
@@ -260,7 +260,7 @@ impl GroupBuilder {
     pub fn fold_rates(&self) -> Result<Vec<f64>, Error> {
         let mut places = self.places(self.named()?, 0)?;
         let mut rates: Vec<f64> = places.rates()?.iter().map(|rate| rate.fold).collect();
-        rates.extend(places.aggregators.iter().map(|board| rates::of_board(board.identity().rate)));
+        rates.extend(places.aggregator_rates()?);
         Ok(rates)
     }
 
@@ -344,7 +344,7 @@ impl GroupBuilder {
             return refuse(format!(
                 "{name} has no place for {boards} {}without data; star:{boards} has, and is what \
                  is chosen by default",
-                if boards == 1 { "board " } else { "boards " }
+                if boards == 1 { "member " } else { "members " }
             ));
         }
         if self.chunk == Some(0) {

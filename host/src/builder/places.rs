@@ -37,19 +37,19 @@ impl Place {
 pub(super) struct Places {
     /// Each rank's.
     pub ranks: Vec<Place>,
-    /// Boards without data.
-    pub aggregators: Vec<Taken>,
+    /// Members without data: boards, and CPUs.
+    pub aggregators: Vec<Place>,
     /// GPUs, each once.
     pub open: Vec<Opened>,
 }
 
 /// What all processes have to know of the boards of a group.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct About {
     /// What they can do.
     pub limits: Limits,
-    /// Calls in flight that all of them have room for.
-    pub calls: usize,
+    /// Calls in flight that all of them have room for, if there is a board.
+    pub calls: Option<usize>,
     /// Epoch of the group.
     pub epoch: u32,
     /// Which members they are, and what they are called.
@@ -60,7 +60,8 @@ impl About {
     /// Of more boards.
     pub fn and(self, other: Self) -> Result<Self, Error> {
         let names = [self.names, other.names].concat();
-        if self.calls != other.calls {
+        let calls = self.calls.or(other.calls);
+        if other.calls.is_some_and(|other| calls != Some(other)) {
             // Each finds a call's channel from how many it has itself.
             let names: Vec<_> = names.into_iter().map(|(_, name)| name).collect();
             let names = names.join(" and ");
@@ -68,7 +69,7 @@ impl About {
             return Err(Error::Build(format!("{names} {text}")));
         }
         let (limits, epoch) = (self.limits.and(&other.limits), self.epoch.max(other.epoch));
-        Ok(Self { limits, calls: self.calls, epoch, names })
+        Ok(Self { limits, calls, epoch, names })
     }
 }
 
@@ -113,22 +114,21 @@ impl Places {
             }
             ranks.push(Place::Device(device, opened));
         }
-        let board = |on: &On| match on {
-            On::Board(dpu) => dpu.take(),
+        let place = |on: &On| match on {
+            On::Board(dpu) => dpu.take().map(Place::Board),
             On::Named(DeviceSpec::Dpu(spec)) => {
-                Dpu::start_unless(stop, spec, members, timeout)?.take()
+                Dpu::start_unless(stop, spec, members, timeout)?.take().map(Place::Board)
             }
             // The builder puts nothing else there.
-            other => Err(Error::Build(format!("{other:?} is no board"))),
+            On::Named(_) | On::Open(_) => Ok(Place::Device(AnyDevice::Cpu(CpuDevice::new()), None)),
         };
-        let aggregators = aggregators.iter().map(board).collect::<Result<_, _>>()?;
+        let aggregators = aggregators.iter().map(place).collect::<Result<_, _>>()?;
         Ok(Self { ranks, aggregators, open })
     }
 
     /// Refuses a group that is too large for a board.
     pub fn check(&self, members: u16) -> Result<(), Error> {
-        let boards = self.ranks.iter().filter_map(Place::board).chain(&self.aggregators);
-        for board in boards {
+        for board in self.ranks.iter().chain(&self.aggregators).filter_map(Place::board) {
             let most = board.identity().members;
             if members > most {
                 let name = board.home.spec();
@@ -139,33 +139,46 @@ impl Places {
         Ok(())
     }
 
-    /// What there is to know of each board.
+    /// What there is to know of each board, and of other members without data.
     pub fn boards(&self, team: &Team) -> Vec<About> {
-        let boards = self.ranks.iter().map(|place| place.board().map(|taken| (taken, true)));
-        let boards = boards.chain(self.aggregators.iter().map(|taken| Some((taken, false))));
-        let of = |(member, board): (u16, Option<(&Taken, bool)>)| {
-            let (board, data) = board?;
-            let identity = board.identity();
-            Some(About {
-                limits: Limits {
-                    aggregators: u16::from(!data),
-                    ranks: data,
-                    payload: identity.payload.into(),
-                    scratch: identity.scratch.into(),
-                    dtypes: identity.dtypes,
-                    ops: identity.ops,
-                },
-                calls: calls_of(identity.calls),
-                epoch: board.group,
-                names: vec![(member, board.home.spec().to_string())],
-            })
+        let ranks = self.ranks.iter().map(|place| (place.board(), true));
+        let aggregators = self.aggregators.iter().map(|place| (place.board(), false));
+        let of = |(member, (board, data)): (u16, (Option<&Taken>, bool))| {
+            let (aggregators, ranks) = (u16::from(!data), data);
+            match board {
+                None if data => None,
+                None => Some(About { limits: Limits::none(aggregators), ..About::default() }),
+                Some(board) => {
+                    let identity = board.identity();
+                    let limits = Limits {
+                        aggregators,
+                        ranks,
+                        payload: identity.payload.into(),
+                        scratch: identity.scratch.into(),
+                        dtypes: identity.dtypes,
+                        ops: identity.ops,
+                    };
+                    let names = vec![(member, board.home.spec().to_string())];
+                    let calls = Some(calls_of(identity.calls));
+                    Some(About { limits, calls, epoch: board.group, names })
+                }
+            }
         };
-        team.own_members().zip(boards).filter_map(of).collect()
+        team.own_members().zip(ranks.chain(aggregators)).filter_map(of).collect()
     }
 
     /// Are all ranks on the CPU?
     pub fn is_even(&self) -> bool {
         self.ranks.iter().all(|place| matches!(place, Place::Device(_, None)))
+    }
+
+    /// How fast members without data fold, in bytes per second.
+    pub fn aggregator_rates(&mut self) -> Result<Vec<f64>, Error> {
+        let rate = |place: &mut Place| match place {
+            Place::Board(board) => Ok(rates::of_board(board.identity().rate)),
+            Place::Device(device, on) => Ok(rates::measure(device, on.as_ref(), &[], 1)?.fold),
+        };
+        self.aggregators.iter_mut().map(rate).collect()
     }
 
     /// How fast each rank folds here.

@@ -40,8 +40,8 @@ impl Job {
             let named = DeviceSpec::list(&names.join(",")).map_err(Usage)?;
             let first = ranks(&devices);
             let place = (devices.len()..devices.len() + named.len(), first..first + ranks(&named));
-            if place.1.is_empty() {
-                return Err(Usage(format!("process {process} names no rank: --on cpu,...")).into());
+            if place.1.is_empty() && process == 0 {
+                return Err(Usage("process 0 names no rank: --on cpu,...".into()).into());
             }
             if process == world.rank() {
                 places = place;
@@ -98,6 +98,16 @@ impl Job {
     /// The ranks of this process.
     pub const fn here(&self) -> Range<usize> {
         self.here.start..self.here.end
+    }
+
+    /// The member of this process that speaks for it: its first rank, or else its first member
+    /// without data.
+    pub fn speaker(&self) -> usize {
+        if !self.here.is_empty() {
+            return self.here.start;
+        }
+        let before = &self.devices[..self.own.start];
+        self.ranks() + before.len() - ranks(before)
     }
 
     /// What every process has to say, in the order of their ranks; an error of one is one of all.

@@ -150,7 +150,9 @@ pub(crate) fn without(api: Api) -> GpuError {
 /// The card of a device; `None` for the CPU and for boards.
 pub(crate) fn card_of(spec: &DeviceSpec) -> Result<Option<Card>, GpuError> {
     match spec {
-        DeviceSpec::Cpu | DeviceSpec::Auto | DeviceSpec::Dpu(_) => Ok(None),
+        DeviceSpec::Cpu | DeviceSpec::Aggregator | DeviceSpec::Auto | DeviceSpec::Dpu(_) => {
+            Ok(None)
+        }
         DeviceSpec::Vulkan(which) => select(Api::Vulkan, which).map(Some),
         DeviceSpec::OpenCl(which) => select(Api::OpenCl, which).map(Some),
     }

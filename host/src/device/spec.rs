@@ -10,6 +10,8 @@ use unisono_gpu::{Api, Card, Pci};
 pub enum DeviceSpec {
     /// The CPU, one thread: `cpu`.
     Cpu,
+    /// The CPU, for a member without data that folds for the ranks: `cpu:aggregator`.
+    Aggregator,
     /// A device through Vulkan: `vulkan:0`, `vulkan:NAME`, `vulkan:UUID`, `vulkan:PCI`.
     Vulkan(Which),
     /// A device through OpenCL, named in the same ways.
@@ -53,9 +55,14 @@ impl DeviceSpec {
         };
         for name in text.split(between).map(str::trim) {
             match name.split_once(':') {
+                Some(("cpu", "aggregator")) => all.push(Self::Aggregator),
                 Some(("cpu", number)) => match number.parse::<u16>() {
                     Ok(ranks) if ranks > 0 => all.extend((0..ranks).map(|_| Self::Cpu)),
-                    _ => return Err(format!("{name}: cpu:N stands for N ranks on the CPU")),
+                    _ => {
+                        return Err(format!(
+                            "{name}: cpu:N stands for N ranks on the CPU, 1 to 65535"
+                        ));
+                    }
                 },
                 _ => all.push(name.parse()?),
             }
@@ -71,6 +78,7 @@ impl FromStr for DeviceSpec {
         let (api, which) = text.split_once(':').unwrap_or((text, "0"));
         let lower = api.to_lowercase();
         match lower.as_str() {
+            "cpu" if which == "aggregator" => Ok(Self::Aggregator),
             "cpu" | "auto" if text != api => Err(format!("{text}: {api} takes no number here")),
             "cpu" => Ok(Self::Cpu),
             "auto" => Ok(Self::Auto),
@@ -88,10 +96,14 @@ impl FromStr for DeviceSpec {
 }
 
 impl DeviceSpec {
-    /// Has a member there data? A board that is an aggregator has none, and is no rank.
+    /// Has a member there data? An aggregator has none, and is no rank.
     #[must_use]
     pub const fn has_data(&self) -> bool {
-        !matches!(self, Self::Dpu(spec) if matches!(spec.role, DpuRole::Aggregator))
+        match self {
+            Self::Aggregator => false,
+            Self::Dpu(spec) => matches!(spec.role, DpuRole::Rank),
+            Self::Cpu | Self::Vulkan(_) | Self::OpenCl(_) | Self::Auto => true,
+        }
     }
 }
 
@@ -99,6 +111,7 @@ impl fmt::Display for DeviceSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Cpu => f.write_str("cpu"),
+            Self::Aggregator => f.write_str("cpu:aggregator"),
             Self::Auto => f.write_str("auto"),
             Self::Vulkan(which) => write!(f, "vulkan:{which}"),
             Self::OpenCl(which) => write!(f, "opencl:{which}"),

@@ -10,7 +10,7 @@ use crate::device::any::AnyDevice;
 use crate::device::located::Located;
 use crate::error::Error;
 use crate::memory::Slots;
-use crate::planner::WINDOW_MAX;
+use crate::planner::{Plan, WINDOW_MAX};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::sync::Arc;
 use unisono_core::machine::Config;
@@ -175,6 +175,9 @@ impl Local {
     /// `memory` must be valid for the call's lengths on this rank, and used by nobody else, until
     /// the call is over.
     pub unsafe fn begin(&mut self, call: &Call, memory: Memory) -> Result<u64, Error> {
+        if self.is_left_out(call) {
+            return Ok(self.engine.pass()?);
+        }
         self.ready(call, memory)?;
         let Some(Prepared { call, .. }) = &mut self.last else { return Err(NOT_READY) };
         // SAFETY: the caller's promise.
@@ -186,6 +189,10 @@ impl Local {
     /// # Safety
     /// As for [`Local::begin`].
     pub unsafe fn run(&mut self, call: &Call, memory: Memory) -> Result<(), Error> {
+        if self.is_left_out(call) {
+            let op_id = self.engine.pass()?;
+            return self.finish(op_id);
+        }
         self.ready(call, memory)?;
         let interrupted = self.is_interrupted();
         let Self { last, engine, seat, patience, .. } = self;
@@ -205,6 +212,13 @@ impl Local {
             Quick::No => unsafe { engine.begin(call) }?,
         };
         self.finish(op_id)
+    }
+
+    /// Do the ranks make this call without this member, which has no data?
+    fn is_left_out(&self, call: &Call) -> bool {
+        let options = &self.shared.options;
+        let without = |plan: Plan| self.rank >= plan.schedule.members(options.ranks);
+        self.rank >= options.ranks && options.plan_of(call).is_ok_and(without)
     }
 
     /// Prepares a call like the last one, or as a new one.

@@ -7,7 +7,7 @@ use unisono_core::{DType, ReduceOp, Schedule};
 const CHUNKS_ON_BOARD: u64 = 4;
 
 /// What the boards of a group can do, the least of all of them.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
     /// Boards that are aggregators; the others are ranks.
     pub aggregators: u16,
@@ -24,6 +24,13 @@ pub struct Limits {
 }
 
 impl Limits {
+    /// Those of CPUs without data, so many.
+    pub const fn none(aggregators: u16) -> Self {
+        let all = u16::MAX;
+        let (payload, scratch) = (u64::MAX, u64::MAX);
+        Self { aggregators, ranks: false, payload, scratch, dtypes: all, ops: all }
+    }
+
     /// What other boards can do as well.
     pub fn and(&self, other: &Self) -> Self {
         Self {

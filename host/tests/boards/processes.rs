@@ -134,6 +134,6 @@ fn what_cannot_be_is_said_by_all() {
     }
     let two = ["cpu,dpu:qemu-aarch64", "cpu"];
     for text in fail(&lines("bench -b 8 -e 8 --algo ring", &two), 2) {
-        assert!(text.contains("ring has no place for 1 board without data"), "{text}");
+        assert!(text.contains("ring has no place for 1 member without data"), "{text}");
     }
 }

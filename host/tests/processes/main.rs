@@ -2,6 +2,7 @@
 #![cfg(target_os = "linux")]
 
 mod again;
+mod aggregators;
 mod bits;
 mod faults;
 mod job;

@@ -11,7 +11,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use unisono::device::{Catalog, DeviceSpec, Dpu, DpuRole, Opened};
+use unisono::device::{Catalog, DeviceSpec, Dpu, Opened};
 use unisono::{Topology, World};
 
 /// The devices and boards of one process.
@@ -61,14 +61,16 @@ pub enum Place {
     Gpu(Opened),
     /// On a board.
     Board(Dpu),
+    /// On the CPU, without data.
+    Aggregator,
 }
 
 /// Where the members of a group are.
 #[derive(Clone, Debug)]
 pub struct Ranks {
     ranks: Vec<Place>,
-    /// Boards without data.
-    aggregators: Vec<Dpu>,
+    /// Those without data.
+    aggregators: Vec<Place>,
 }
 
 impl FromStr for Devices {
@@ -122,6 +124,7 @@ impl Place {
             Self::Cpu => cpu.to_owned(),
             Self::Gpu(on) => on.card().name.clone(),
             Self::Board(dpu) => dpu.spec().to_string(),
+            Self::Aggregator => DeviceSpec::Aggregator.to_string(),
         }
     }
 }
@@ -133,18 +136,17 @@ impl Ranks {
         let members = group.members(job.devices())?;
         let (mut ranks, mut aggregators) = (Vec::new(), Vec::new());
         for spec in job.own() {
-            if let DeviceSpec::Dpu(board) = spec {
-                let dpu = Dpu::start_unless(stop, board, members, group.timeout)?;
-                if stop.load(Ordering::Relaxed) {
-                    return Err(Interrupted.into());
+            let place = match spec {
+                DeviceSpec::Dpu(board) => {
+                    Place::Board(Dpu::start_unless(stop, board, members, group.timeout)?)
                 }
-                match board.role {
-                    DpuRole::Aggregator => aggregators.push(dpu),
-                    DpuRole::Rank => ranks.push(Place::Board(dpu)),
-                }
-            } else {
-                ranks.push(Opened::open(spec)?.map_or(Place::Cpu, Place::Gpu));
+                DeviceSpec::Aggregator => Place::Aggregator,
+                spec => Opened::open(spec)?.map_or(Place::Cpu, Place::Gpu),
+            };
+            if stop.load(Ordering::Relaxed) {
+                return Err(Interrupted.into());
             }
+            if spec.has_data() { &mut ranks } else { &mut aggregators }.push(place);
         }
         catch_again();
         let opened = Self { ranks, aggregators };
@@ -187,8 +189,8 @@ impl Ranks {
         &self.ranks
     }
 
-    /// Boards without data.
-    pub fn aggregators(&self) -> &[Dpu] {
+    /// Members without data.
+    pub fn aggregators(&self) -> &[Place] {
         &self.aggregators
     }
 
@@ -196,7 +198,7 @@ impl Ranks {
     pub fn room(&self) -> Option<usize> {
         let room = |rank: &Place| match rank {
             Place::Board(dpu) => Some(dpu.room()),
-            Place::Cpu | Place::Gpu(_) => None,
+            Place::Cpu | Place::Gpu(_) | Place::Aggregator => None,
         };
         self.ranks.iter().filter_map(room).min()
     }
@@ -208,11 +210,8 @@ impl Ranks {
 
     /// What they are called; ranks on the CPU `cpu`.
     pub fn names(&self, cpu: &str) -> Names {
-        let through = self.aggregators.iter().map(|dpu| dpu.spec().to_string());
-        Names {
-            ranks: self.ranks.iter().map(|rank| rank.name(cpu)).collect(),
-            through: through.collect(),
-        }
+        let names = |places: &[Place]| places.iter().map(|place| place.name(cpu)).collect();
+        Names { ranks: names(&self.ranks), through: names(&self.aggregators) }
     }
 }
 

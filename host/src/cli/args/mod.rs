@@ -112,15 +112,13 @@ impl GroupArgs {
         if let Some(world) = job.world() {
             builder = builder.world(world);
         }
-        for rank in ranks.places() {
-            builder = match rank {
+        for place in ranks.places().iter().chain(ranks.aggregators()) {
+            builder = match place {
                 Place::Gpu(device) => builder.open(device.clone()),
                 Place::Board(dpu) => builder.board(dpu.clone()),
                 Place::Cpu => builder.device(DeviceSpec::Cpu),
+                Place::Aggregator => builder.device(DeviceSpec::Aggregator),
             };
-        }
-        for dpu in ranks.aggregators() {
-            builder = builder.board(dpu.clone());
         }
         builder
     }

@@ -162,8 +162,9 @@ impl Results {
             args.check
         );
         text.extend(seats.iter().map(String::as_str));
-        for dpu in ranks.aggregators() {
-            text.push_str(&format!("#  Aggregator {}: {}\n", dpu.spec(), dpu.about()));
+        for place in ranks.aggregators() {
+            let about = if let Place::Board(dpu) = place { dpu.about() } else { "a thread" };
+            text.push_str(&format!("#  Aggregator {}: {about}\n", place.name("cpu")));
         }
         text.push_str("#\n");
         text.push_str(&header());

@@ -206,11 +206,10 @@ impl Sweep<'_> {
         }
         // Now every slot is filled, and none is filled again before rank 0 makes its next call.
         member.barrier()?;
-        let here = self.job.here();
-        if usize::from(member.rank()) != here.start {
+        if usize::from(member.rank()) != self.job.speaker() {
             return Ok(());
         }
-        self.gather(here)?;
+        self.gather(self.job.here())?;
         if !self.job.leads() {
             return Ok(());
         }

@@ -43,7 +43,7 @@ impl Open {
         let names = |spec: &DeviceSpec| match spec {
             DeviceSpec::Auto => card.kind != CardType::Software,
             DeviceSpec::Vulkan(which) | DeviceSpec::OpenCl(which) => which.is(card),
-            DeviceSpec::Cpu | DeviceSpec::Dpu(_) => false,
+            DeviceSpec::Cpu | DeviceSpec::Aggregator | DeviceSpec::Dpu(_) => false,
         };
         match self {
             Self::Nothing => false,
@@ -61,7 +61,9 @@ impl Open {
             DeviceSpec::Vulkan(which) | DeviceSpec::OpenCl(which) => {
                 cards.clone().filter(|card| which.is(card)).count() == 1
             }
-            DeviceSpec::Auto | DeviceSpec::Cpu | DeviceSpec::Dpu(_) => true,
+            DeviceSpec::Auto | DeviceSpec::Cpu | DeviceSpec::Aggregator | DeviceSpec::Dpu(_) => {
+                true
+            }
         })
     }
 }
@@ -72,7 +74,7 @@ fn asks(spec: &DeviceSpec, api: Api) -> bool {
         DeviceSpec::Auto => true,
         DeviceSpec::Vulkan(_) => api == Api::Vulkan,
         DeviceSpec::OpenCl(_) => api == Api::OpenCl,
-        DeviceSpec::Cpu | DeviceSpec::Dpu(_) => false,
+        DeviceSpec::Cpu | DeviceSpec::Aggregator | DeviceSpec::Dpu(_) => false,
     }
 }
 

@@ -103,7 +103,7 @@ impl Survey<'_> {
             [one] => Some(one.node),
             _ => None,
         };
-        let boards = self.places.aggregators().iter().map(|dpu| Place::Board(dpu.clone()));
+        let boards = self.places.aggregators().iter().cloned();
         let places = self.places.places().iter().cloned();
         let places = places.map(|place| (place, true)).chain(boards.map(|place| (place, false)));
         let member = |((place, data), fold): ((Place, bool), f64)| {

@@ -228,6 +228,10 @@ impl Seen {
 }
 
 fn prepare(args: &ReduceArgs, job: &Job) -> anyhow::Result<Ready> {
+    if job.here().is_empty() {
+        let text = "--on names no rank: `reduce` needs one in each process";
+        return Err(Usage(text.into()).into());
+    }
     args.check(job.ranks())?;
     let own = args.own_files(job)?;
     // Whoever verifies reads all.

@@ -11,6 +11,7 @@ mod openmpi;
 use crate::project::Project;
 use crate::{cmd, launchers};
 use anyhow::{Context, Result};
+use bound::Rates;
 use clap::Args;
 use hosts::Hosts;
 use openmpi::OpenMpi;
@@ -27,11 +28,14 @@ pub struct Options {
     #[arg(long, value_name = "BYTES", default_value_t = 8 << 20)]
     bytes: u64,
     /// Bytes of a chunk where shares are planned.
-    #[arg(long, value_name = "BYTES", default_value_t = 64 << 10)]
+    #[arg(long, value_name = "BYTES", default_value_t = 16 << 10)]
     chunk: u64,
     /// Seconds for each program and size.
     #[arg(long, value_name = "S", default_value_t = 5.0)]
     budget: f64,
+    /// Rate of the link of a host more, which has no data and folds for the others; 0: none.
+    #[arg(long, value_name = "R", default_value_t = 200.0)]
+    aggregator: f64,
     /// Packets lost, in thousandths.
     #[arg(long, value_name = "P,…", value_delimiter = ',', default_value = "0,10,100,300")]
     loss: Vec<u32>,
@@ -60,7 +64,11 @@ pub fn run(project: &Project, options: &Options) -> Result<()> {
     };
     for rates in &options.rates {
         let rates = rates.split(',').map(str::parse).collect::<Result<Vec<f64>, _>>();
-        rate_table(project, &programs, &rates.context("--rates")?, options)?;
+        let rates = rates.context("--rates")?;
+        rate_table(project, &programs, &rates, options)?;
+        if options.aggregator > 0.0 {
+            aggregator_row(project, &programs, &rates, options)?;
+        }
     }
     let Some(most) = options.loss.iter().max().copied().filter(|&most| most > 0) else {
         return Ok(());
@@ -101,23 +109,14 @@ fn rate_table(
     options: &Options,
 ) -> Result<()> {
     let hosts = Hosts::make(project, rates)?;
-    let (bytes, least) = (options.bytes, bound::seconds(options.bytes, rates) * 1e6);
-    let planned: Vec<String> = bound::shares(rates).iter().map(u32::to_string).collect();
-    let planned = vec!["--shares".to_owned(), planned.join(":")];
+    let (bytes, links) = (options.bytes, Rates { ranks: rates, aggregators: &[] });
+    let least = links.seconds(bytes) * 1e6;
+    let planned = planned(links);
     let chunk = [("CHUNK", (options.chunk / 4).to_string())];
     println!("\nLinks of {rates:?} Mbit/s, {bytes} B; at least {:.0} ms\n", least / 1e3);
     println!("| program | median ms | over the bound | least ms | over the bound |");
     println!("|---|---|---|---|---|");
-    let print = |name: &str, row: &Row| {
-        let Row { median_us, min_us, .. } = row;
-        println!(
-            "| {name} | {:.0} | {:.2} | {:.0} | {:.2} |",
-            median_us / 1e3,
-            median_us / least,
-            min_us / 1e3,
-            min_us / least
-        );
-    };
+    let print = |name: &str, row: &Row| row.print(name, least);
     let base = [links_of("tcp"), only(bytes)];
     print("unisono, equal shares", &programs.unisono(&hosts, &base, &[])?);
     let [tcp, size] = base;
@@ -136,6 +135,37 @@ fn rate_table(
     Ok(())
 }
 
+fn planned(links: Rates<'_>) -> Vec<String> {
+    let shares: Vec<String> = links.shares().iter().map(u32::to_string).collect();
+    vec!["--shares".to_owned(), shares.join(":")]
+}
+
+/// unisono with a member without data on a host more.
+fn aggregator_row(
+    project: &Project,
+    programs: &Programs,
+    rates: &[f64],
+    options: &Options,
+) -> Result<()> {
+    let more = [options.aggregator];
+    let hosts = Hosts::make(project, &[rates, &more].concat())?;
+    let links = Rates { ranks: rates, aggregators: &more };
+    let least = links.seconds(options.bytes);
+    // It does not learn how long a call takes.
+    let runs = (programs.budget / least).ceil().clamp(5.0, 200.0).to_string();
+    let aggregator = ["--aggregators", "1", "--runs", &runs].map(str::to_owned).to_vec();
+    let args = [links_of("tcp"), only(options.bytes), planned(links), aggregator];
+    let chunk = [("CHUNK", (options.chunk / 4).to_string())];
+    let row = programs.unisono(&hosts, &args, &chunk)?;
+    let name = format!(
+        "unisono, planned shares, an aggregator at {} Mbit/s: at least {:.0} ms",
+        options.aggregator,
+        least * 1e3
+    );
+    row.print(&name, least * 1e6);
+    Ok(())
+}
+
 /// What was measured of one program.
 struct Row {
     median_us: f64,
@@ -145,6 +175,18 @@ struct Row {
 }
 
 impl Row {
+    /// As a line of a table; `least`: what it is held against, in microseconds.
+    fn print(&self, name: &str, least: f64) {
+        let Self { median_us, min_us, .. } = self;
+        println!(
+            "| {name} | {:.0} | {:.2} | {:.0} | {:.2} |",
+            median_us / 1e3,
+            median_us / least,
+            min_us / 1e3,
+            min_us / least
+        );
+    }
+
     /// From what a program prints for its largest tensor.
     fn of(text: &str) -> Result<Self> {
         let wrong = || format!("no row in {text:?}");
@@ -174,7 +216,9 @@ impl Programs {
             let mut command = Hosts::on(rank, &self.unisono);
             command.args(args.iter().flatten()).env("BENCH_BUDGET_S", self.budget.to_string());
             command.envs(env.iter().map(|(name, value)| (*name, value)));
-            command.env("UNISONO_RANK", rank.to_string()).env("UNISONO_SIZE", "4");
+            command
+                .env("UNISONO_RANK", rank.to_string())
+                .env("UNISONO_SIZE", hosts.count().to_string());
             command.env("UNISONO_MASTER", "10.99.0.1:29611").env("UNISONO_JOB", &job);
             // All hosts are of one owner, and nobody else's.
             command.env("UNISONO_SECRET", "namespaces of one machine");
