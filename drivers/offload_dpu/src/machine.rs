@@ -3,6 +3,7 @@
 use crate::error::Problem;
 use crate::process::lead;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -184,7 +185,11 @@ impl Machine {
         // Ctrl-C would make it a program that does not start.
         lead(&mut command);
         command.arg("--version").stdout(std::process::Stdio::null());
-        command.stderr(std::process::Stdio::null()).status().is_ok_and(|s| s.success())
+        match command.stderr(std::process::Stdio::null()).status() {
+            Ok(status) => status.success(),
+            // What cannot be started for lack of processes or memory is there.
+            Err(error) => matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::OutOfMemory),
+        }
     }
 
     /// Where an image can be run from: QEMU runs a program of Linux only if its file is executable,

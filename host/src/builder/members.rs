@@ -54,6 +54,7 @@ impl GroupBuilder {
         let mut carried = Vec::new();
         for (member, kind) in team.own_members().zip(&kinds) {
             if let Kind::Board(board) = kind {
+                boards.own.push(member);
                 taken[*board].raise(boards.epoch);
                 carried.extend(links.join(&mut taken[*board], member, team, boards.epoch)?);
             }

@@ -1,7 +1,7 @@
 //! The processes that run a command together, if a launcher has started several.
 
 use super::args::{GroupArgs, Links, ranks};
-use super::error::Usage;
+use super::error::{Usage, is_usage, one_line};
 use super::interrupt::Interrupt;
 use anyhow::Result;
 use serde::Serialize;
@@ -31,17 +31,18 @@ impl Job {
     /// All processes say which devices they have, or why they cannot go on.
     pub fn meet(world: Option<World>, own: Result<Vec<DeviceSpec>>) -> Result<Self> {
         let Some(world) = world else { return own.map(Self::alone) };
-        let said = own.as_ref().map(|own| own.iter().map(ToString::to_string).collect::<Vec<_>>());
-        let all = world.agree(said.map_err(words));
-        // The own error is more than its words.
-        own?;
+        let said = own.map(|own| own.iter().map(ToString::to_string).collect::<Vec<_>>());
+        let all = agree(&world, said)?;
         let (mut devices, mut places) = (Vec::new(), (0..0, 0..0));
-        for (process, names) in all?.iter().enumerate() {
+        for (process, names) in all.iter().enumerate() {
             let named = DeviceSpec::list(&names.join(",")).map_err(Usage)?;
             let first = ranks(&devices);
             let place = (devices.len()..devices.len() + named.len(), first..first + ranks(&named));
             if place.1.is_empty() && process == 0 {
-                return Err(Usage("process 0 names no rank: --on cpu,...".into()).into());
+                return Err(Usage(
+                    "process 0 names no rank, and the first one needs one: --on cpu,...".into(),
+                )
+                .into());
             }
             if process == world.rank() {
                 places = place;
@@ -103,33 +104,46 @@ impl Job {
     /// The member of this process that speaks for it: its first rank, or else its first member
     /// without data.
     pub fn speaker(&self) -> usize {
-        if !self.here.is_empty() {
-            return self.here.start;
-        }
+        if self.here.is_empty() { self.first_without_data() } else { self.here.start }
+    }
+
+    /// The first member without data that this process has, if it has one.
+    pub fn first_without_data(&self) -> usize {
         let before = &self.devices[..self.own.start];
         self.ranks() + before.len() - ranks(before)
     }
 
     /// What every process has to say, in the order of their ranks; an error of one is one of all.
     pub fn agree<T: Serialize + DeserializeOwned>(&self, own: Result<T>) -> Result<Vec<T>> {
-        let Some(world) = &self.world else { return Ok(vec![own?]) };
-        match own {
-            Ok(own) => Ok(world.agree(Ok(own))?),
-            Err(error) => {
-                // The others have to hear of it; what they say does not matter any more.
-                let _ = world.agree::<T>(Err(words(&error)));
-                Err(error)
-            }
+        match &self.world {
+            None => Ok(vec![own?]),
+            Some(world) => agree(world, own),
         }
     }
+}
+
+/// What the processes have to say. Who is to blame for an error is told, too: then all end with the
+/// same exit code.
+fn agree<T: Serialize + DeserializeOwned>(world: &World, own: Result<T>) -> Result<Vec<T>> {
+    let (said, own) = match own {
+        Ok(own) => (Ok(own), Ok(())),
+        Err(error) => (Err((is_usage(&error), one_line(&error))), Err(error)),
+    };
+    let all: Result<Vec<Result<T, (bool, String)>>, _> = world.agree(Ok(said));
+    // The own error is more than its words.
+    own?;
+    let heard = |(process, said): (usize, Result<T, (bool, String)>)| {
+        said.map_err(|(usage, text)| {
+            let text = format!("process {process}: {text}");
+            if usage { Usage(text).into() } else { Error::World(text).into() }
+        })
+    };
+    all?.into_iter().enumerate().map(heard).collect()
 }
 
 /// The words of an error, to be told; the error itself, which may say more to this process, has to
 /// be looked at before what others have told.
 pub fn copy(error: &anyhow::Error) -> anyhow::Error {
-    anyhow::anyhow!("{error:#}")
-}
-
-fn words(error: &anyhow::Error) -> Error {
-    Error::World(super::error::one_line(error))
+    let text = format!("{error:#}");
+    if is_usage(error) { Usage(text).into() } else { anyhow::anyhow!(text) }
 }

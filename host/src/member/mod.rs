@@ -75,6 +75,8 @@ pub(crate) struct Boards {
     /// Those of this process. They go back where they came from once all members, and so their
     /// links, are gone.
     pub taken: Vec<Mutex<Taken>>,
+    /// Which members they are.
+    pub own: Vec<u16>,
     /// Which members of the group are boards, and what they are called.
     pub names: Vec<(u16, String)>,
     /// Calls in flight that all of them have room for.
@@ -111,8 +113,9 @@ impl Shared {
         match &mut error {
             Error::Deadline { waiting_for, board, .. } => *board = named(*waiting_for),
             // Its own process says more.
-            Error::PeerLost(rank) if self.boards.taken.is_empty() => {
-                let board = named(*rank).map(|name| format!("{name} is gone: see its process"));
+            Error::PeerLost(rank) if !self.boards.own.contains(rank) => {
+                let gone = "is gone: it has ended, or the process that has it";
+                let board = named(*rank).map(|name| format!("{name} {gone}"));
                 return board.map_or(error, Error::Board);
             }
             _ => {}

@@ -123,14 +123,21 @@ impl World {
         &self,
         own: Result<T, Error>,
     ) -> Result<Vec<T>, Error> {
-        let words = own.as_ref().map_err(ToString::to_string);
+        let words = own.as_ref().map_err(|error| match error {
+            // It is one there, too.
+            Error::Build(text) => (true, text.clone()),
+            error => (false, error.to_string()),
+        });
         let words = serde_json::to_vec(&words).map_err(|e| Error::World(e.to_string()))?;
         let all = self.rendezvous().all_gather(&words)?;
         own?;
         let one = |(process, words): (usize, &Vec<u8>)| {
-            let said: Result<Result<T, String>, _> = serde_json::from_slice(words);
-            let said = said.map_err(|error| error.to_string()).flatten();
-            said.map_err(|text| Error::World(format!("process {process}: {text}")))
+            let said: Result<Result<T, (bool, String)>, _> = serde_json::from_slice(words);
+            let said = said.map_err(|error| (false, error.to_string())).flatten();
+            said.map_err(|(build, text)| {
+                let text = format!("process {process}: {text}");
+                if build { Error::Build(text) } else { Error::World(text) }
+            })
         };
         all.iter().enumerate().map(one).collect()
     }

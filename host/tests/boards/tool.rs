@@ -189,7 +189,7 @@ fn a_board_and_aggregators_on_the_cpu_are_one_group() {
     }
     let ring = reduce("cpu,cpu,cpu,dpu:linux-aarch64", "ring", "any");
     let text = String::from_utf8_lossy(&ring.stderr).into_owned();
-    assert!(ring.status.code() == Some(2) && text.contains("no place for 1 board"), "{text}");
+    assert!(ring.status.code() == Some(2) && text.contains("no place for 1 member"), "{text}");
 }
 
 /// A chunk that does not fit the links of a board is wrong use, and the limit is said.

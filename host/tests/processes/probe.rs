@@ -165,5 +165,5 @@ fn a_topology_of_other_devices_is_said() {
     let other = text.replacen(&device, "OTHER", 2).replacen("OTHER", &device, 1);
     std::fs::write(&file, other).expect("the file");
     let warned = said(&line);
-    assert!(warned.contains(&format!("rank 1 is {device}, and the topology")), "{warned}");
+    assert!(warned.contains(&format!("member 1 is {device}, and the topology")), "{warned}");
 }

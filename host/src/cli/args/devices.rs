@@ -151,22 +151,24 @@ impl Ranks {
         catch_again();
         let opened = Self { ranks, aggregators };
         if let Some(path) = &group.topology {
-            opened.compare(&super::topology(path)?, job.here().start);
+            opened.compare(&super::topology(path)?, job);
         }
         Ok(opened)
     }
 
-    /// Warns of a topology that was measured with other devices; `first`: the first rank here.
-    fn compare(&self, topology: &Topology, first: usize) {
+    /// Warns of a topology that was measured with other devices.
+    fn compare(&self, topology: &Topology, job: &Job) {
         let (_, cpu) = host_and_cpu();
-        let measured = topology.members.iter().filter(|member| member.data).skip(first);
-        for (rank, (place, measured)) in (first..).zip(self.ranks.iter().zip(measured)) {
-            let (here, there) = (place.name(&cpu), &measured.device);
+        let (ranks, first) = (job.here().start, job.first_without_data());
+        let ranks = (ranks..).zip(&self.ranks);
+        for (member, place) in ranks.chain((first..).zip(&self.aggregators)) {
+            let measured = topology.members.get(member).map_or("nothing", |m| m.device.as_str());
+            let here = place.name(&cpu);
             // One that was written by hand need not know the model.
-            if here != *there && place.name("cpu") != *there {
+            if here != measured && place.name("cpu") != measured {
                 tracing::warn!(
-                    "rank {rank} is {here}, and the topology was measured with {there} there: \
-                     plans may not fit; measure this group with `unisono probe`"
+                    "member {member} is {here}, and the topology was measured with {measured} \
+                     there: plans may not fit; measure this group with `unisono probe`"
                 );
                 return;
             }

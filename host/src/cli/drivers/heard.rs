@@ -173,6 +173,11 @@ impl Heard {
         self.listed
     }
 
+    /// Its step begins only now.
+    pub fn restart(&mut self) {
+        self.since = Instant::now();
+    }
+
     /// How long the present step has taken, and how long it may.
     pub fn times(&self) -> (Duration, Duration) {
         (self.since.elapsed(), if self.opening.is_some() { OPENING } else { LOADING })

@@ -78,6 +78,9 @@ pub fn check(wanted: &[Wanted]) -> LeftOut {
     // The command will end with an error then, whatever else can be opened.
     let mut in_vain = false;
     trials.iter_mut().for_each(|(_, trial)| in_vain |= trial.list());
+    if !in_vain {
+        trials.iter_mut().for_each(|(_, trial)| trial.go_on());
+    }
     for (wanted, trial) in trials {
         limits.extend(settle(wanted, trial, &mut in_vain, &mut out));
     }

@@ -5,7 +5,7 @@ use super::{Only, Open, Wanted};
 use clap::ValueEnum;
 use std::io::{ErrorKind, PipeReader, Read, Write};
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, Command, ExitCode, ExitStatus, Stdio};
 use std::time::Duration;
 use unisono::device::{Api, Card, Catalog, DeviceSpec, GpuError, Opened, Which};
 use unisono::device::{driver_files, driver_library, try_library};
@@ -46,6 +46,8 @@ pub struct Trial(std::io::Result<Running>);
 struct Running {
     api: Api,
     child: Child,
+    /// Until this is closed it opens nothing.
+    gate: Option<ChildStdin>,
     words: PipeReader,
     heard: Heard,
     /// The user has been told that it takes long.
@@ -71,9 +73,10 @@ impl Trial {
             command.arg(COMMAND).args(arguments(wanted, without));
             command.envs(only.into_iter().flat_map(Only::variables));
             // What a library says while it dies may be the reason.
-            command.stdin(Stdio::null()).stdout(end.try_clone()?).stderr(end);
-            let child = command.spawn()?;
-            Ok(Running { api: wanted.api, child, words, heard: Heard::new(), told: false })
+            command.stdin(Stdio::piped()).stdout(end.try_clone()?).stderr(end);
+            let mut child = command.spawn()?;
+            let (gate, heard) = (child.stdin.take(), Heard::new());
+            Ok(Running { api: wanted.api, child, gate, words, heard, told: false })
         });
         Self(started)
     }
@@ -86,6 +89,17 @@ impl Trial {
             std::thread::sleep(PERIOD);
         }
         running.heard.listed() == Some(Listed::Incomplete)
+    }
+
+    /// Lets it open devices.
+    pub fn go_on(&mut self) {
+        if let Ok(Running { gate: gate @ Some(_), heard, .. }) = &mut self.0 {
+            *gate = None;
+            if heard.listed().is_some() {
+                // It has waited for this.
+                heard.restart();
+            }
+        }
     }
 
     /// Has it listed devices? All that is left is to open them.
@@ -105,7 +119,8 @@ impl Trial {
     ///
     /// # Errors
     /// What is wrong with the drivers or with a device.
-    pub fn end(self) -> Result<Vec<(PathBuf, String)>, Fault> {
+    pub fn end(mut self) -> Result<Vec<(PathBuf, String)>, Fault> {
+        self.go_on();
         let mut running = match self.0 {
             Ok(running) => running,
             // Drivers end a process that has no room for theirs.
@@ -213,6 +228,8 @@ pub fn load(args: &TrialArgs) -> ExitCode {
     let cards = || catalog.devices.iter().flatten();
     let complete = open.is_in(cards());
     say(&Line::Listed(if complete { Listed::Complete } else { Listed::Incomplete }));
+    // The parent closes this when all drivers have listed their devices, or is gone.
+    let _ = std::io::stdin().read(&mut [0]);
     // Otherwise the command ends before it opens one.
     for card in cards().filter(|_| complete) {
         if open.takes(card) && !args.without.contains(&card.index) {

@@ -163,7 +163,8 @@ pub fn run(args: &ReduceArgs, interrupt: &Interrupt) -> anyhow::Result<()> {
     let Ready { inputs, output, .. } = ready?;
     for (rank, two) in (0..).zip(seen?.windows(2)) {
         if let Some(what) = two[0].differs(&two[1]) {
-            bail!("processes {rank} and {} have different {what}", rank + 1);
+            let both = format!("processes {rank} and {}", rank + 1);
+            return Err(Usage(format!("{both} have different {what}")).into());
         }
     }
     let (Some(first), own) = (inputs.first(), inputs.get(job.here())) else { return Ok(()) };
