@@ -1,12 +1,7 @@
 //! Boards in groups of several processes, and several boards in one group.
 
-use crate::job::{Job, SUM, fail, files, succeed, words};
+use crate::job::{Job, SUM, fail, files, lines, succeed};
 use std::time::{Duration, Instant};
-
-/// One line for each of these processes.
-fn lines(command: &str, on: &[&str]) -> Vec<Vec<String>> {
-    on.iter().map(|on| words(&format!("{command} --on {on}"))).collect()
-}
 
 /// The hash of the shipped gradients' sum over these processes.
 fn hash(on: &[&str], options: &str) -> String {

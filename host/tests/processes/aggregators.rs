@@ -1,11 +1,6 @@
 //! Members without data on CPUs: in a process with ranks, or in one of their own.
 
-use crate::job::{Job, SUM, fail, files, succeed, words};
-
-/// One line for each of these processes.
-fn lines(command: &str, on: &[&str]) -> Vec<Vec<String>> {
-    on.iter().map(|on| words(&format!("{command} --on {on}"))).collect()
-}
+use crate::job::{Job, SUM, fail, files, lines, succeed};
 
 #[test]
 fn sums_go_through_them_with_the_same_bits() {

@@ -71,6 +71,11 @@ pub fn all(processes: usize, line: &str) -> Vec<Vec<String>> {
     vec![words(line); processes]
 }
 
+/// A command line for each of these processes, which have these devices.
+pub fn lines(command: &str, on: &[&str]) -> Vec<Vec<String>> {
+    on.iter().map(|on| words(&format!("{command} --on {on}"))).collect()
+}
+
 /// What process 0 said, if all succeeded.
 pub fn succeed(lines: &[Vec<String>]) -> String {
     let outputs = Job::start(lines).end();
