@@ -4,6 +4,7 @@ mod local;
 mod remote;
 pub(crate) mod seat;
 mod wait;
+mod ways;
 
 use crate::call::Call;
 use crate::device::Opened;
