@@ -25,9 +25,17 @@ pub struct Row {
     pub schedule: Schedule,
     /// Bytes of a chunk.
     pub chunk: u64,
+    /// Predicted nanoseconds of a call of `from` bytes.
+    pub ns: u64,
 }
 
 impl Row {
+    /// Predicted nanoseconds of a call of so many bytes, for which this row is.
+    #[must_use]
+    pub fn ns_of(&self, bytes: u64) -> f64 {
+        self.ns as f64 * (bytes as f64 / self.from.max(1) as f64).max(1.0)
+    }
+
     /// Bytes of a chunk of a call that this row is for: as many chunks as its smallest call has,
     /// so that owners keep their shares.
     #[must_use]
@@ -245,8 +253,8 @@ impl Table {
             for from in sizes.take_while(|size| *size <= LARGEST) {
                 for (_, any, rows) in &mut of {
                     let best = fastest(model, &all, cut, (kind, *any), from);
-                    if let Some(Candidate { schedule, chunk, .. }) = best {
-                        push(rows, from, &schedule, chunk);
+                    if let Some(Candidate { schedule, chunk, ns, .. }) = best {
+                        push(rows, Row { from, schedule, chunk, ns: ns as u64 });
                     }
                 }
             }
@@ -330,10 +338,10 @@ const SURE: f64 = 0.97;
 const MANY: u64 = 64;
 
 /// Adds a row unless the one before says the same.
-fn push(rows: &mut Vec<Row>, from: u64, schedule: &Schedule, chunk: u64) {
-    let says = |row: &Row| row.schedule == *schedule && row.chunk == chunk;
-    let same = rows.last().is_some_and(says) && from / chunk.max(1) >= MANY;
+fn push(rows: &mut Vec<Row>, next: Row) {
+    let says = |row: &Row| row.schedule == next.schedule && row.chunk == next.chunk;
+    let same = rows.last().is_some_and(says) && next.from / next.chunk.max(1) >= MANY;
     if !same {
-        rows.push(Row { from, schedule: schedule.clone(), chunk });
+        rows.push(next);
     }
 }

@@ -4,6 +4,7 @@ mod links;
 mod members;
 mod places;
 mod plans;
+mod survey;
 mod team;
 
 use crate::device::rates::{self, Rate};

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use unisono_core::schedule::{Aggregators, Owners};
 use unisono_core::{DType, Kind, Order, ReduceOp, Schedule};
 use unisono_link_span::{INLINE, SMALL};
-use unisono_planner::{Cut, Selection, Table};
+use unisono_planner::{Cut, Pick, Row, Selection, Table};
 
 pub use limits::Limits;
 
@@ -234,6 +234,14 @@ impl PlanOptions {
                 return Ok((Some(schedule), pick.chunk));
             }
         }
+        if let Some(row) = self.row(kind, dtype, op, bytes) {
+            return Ok((Some(row.schedule.clone()), Some(row.chunk_of(bytes))));
+        }
+        Ok((self.choose(kind, dtype, op, bytes), None))
+    }
+
+    /// What measured links say of a call.
+    fn row(&self, kind: Kind, dtype: DType, op: Option<ReduceOp>, bytes: u64) -> Option<&Row> {
         let any = self.order == Order::Any || op.is_none_or(|op| op.is_exact(dtype));
         let row = self.table.as_ref().and_then(|table| table.find(kind, any, bytes));
         let reduces = |schedule: &Schedule| match &self.boards {
@@ -246,10 +254,20 @@ impl PlanOptions {
         let fits = |schedule: &Schedule| {
             self.streams || *schedule != Schedule::OneShot || bytes <= self.one_shot_bytes()
         };
-        if let Some(row) = row.filter(|row| reduces(&row.schedule) && fits(&row.schedule)) {
-            return Ok((Some(row.schedule.clone()), Some(row.chunk_of(bytes))));
+        row.filter(|row| reduces(&row.schedule) && fits(&row.schedule))
+    }
+
+    /// Nanoseconds that a call should take, if it is planned from measured links.
+    pub(crate) fn forecast(&self, call: &Call) -> Option<f64> {
+        let Call { kind, dtype, op, count, .. } = *call;
+        let bytes = count.saturating_mul(dtype.size() as u64);
+        let picked = |selection: &Selection| {
+            selection.find(kind, bytes).is_some_and(|pick| pick != Pick::AUTO)
+        };
+        if self.choice != Choice::Auto || self.selection.as_ref().is_some_and(picked) {
+            return None;
         }
-        Ok((self.choose(kind, dtype, op, bytes), None))
+        self.row(kind, dtype, op, bytes).map(|row| row.ns_of(bytes))
     }
 
     fn choose(

@@ -86,6 +86,15 @@ pub struct Member {
     pub both: Option<f64>,
 }
 
+impl Member {
+    /// One of which nothing has been measured yet: its rates are the least that there are.
+    #[must_use]
+    pub fn named(host: &str, device: &str, numa: Option<u16>, data: bool) -> Self {
+        let (host, device) = (host.to_owned(), device.to_owned());
+        Self { host, device, numa, data, fold: 1.0, send: 1.0, receive: 1.0, both: None }
+    }
+}
+
 /// The way from one member to another.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -180,12 +180,6 @@ impl Ranks {
         Self { ranks: vec![Place::Cpu; ranks], aggregators: Vec::new() }
     }
 
-    /// Only some of the ranks, by their index here, and no aggregator.
-    pub fn only(&self, keep: impl Fn(usize) -> bool) -> Self {
-        let ranks = self.ranks.iter().enumerate().filter(|(index, _)| keep(*index));
-        Self { ranks: ranks.map(|(_, place)| place.clone()).collect(), aggregators: Vec::new() }
-    }
-
     /// The ranks.
     pub fn places(&self) -> &[Place] {
         &self.ranks
