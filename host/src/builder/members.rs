@@ -14,6 +14,7 @@ use crate::member::{Boards, CALLS_MAX, Member, Parts, Remote, Shared};
 use crate::memory::Pool;
 use crate::planner::{Limits, PlanOptions};
 use crate::relay::{self, Relay};
+use crate::replan::Plans;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 use unisono_core::schedule::Owners;
@@ -36,12 +37,14 @@ impl GroupBuilder {
         about: Option<About>,
         owners: Option<Owners>,
     ) -> Result<Group, Error> {
+        let replanning = self.clone();
         let Self { choice, order, chunk, window, timeout, interrupt, .. } = self;
         let Self { selection, on_stuck, .. } = self;
         let ranks = team.ranks;
         let options =
             PlanOptions { choice, order, chunk, window, owners, ..PlanOptions::new(ranks) };
         let mixed = options.owners.is_some();
+        let on = places.on();
         let options = PlanOptions { selection, mixed, ..options };
         let (kinds, mut taken, open) = sorted(places, team.own_members().count());
         let (limits, mut boards) = known(about, &taken);
@@ -72,11 +75,14 @@ impl GroupBuilder {
         };
         let relay = (!carried.is_empty()).then(|| Relay::start(carried, setup)).transpose();
         let relay = relay.map_err(|error| Error::Thread(error.to_string()))?;
+        let replanner = replanning.replanner(on, team, boards.any());
         boards.taken = taken.into_iter().map(Mutex::new).collect();
         let (started, failures) = (Instant::now(), team.failures());
         let shared = Arc::new(Shared {
             _relay: relay,
-            options,
+            ranks,
+            plans: Plans::new(options),
+            replanner,
             timeout,
             started,
             pool,

@@ -8,5 +8,6 @@ mod faults;
 mod job;
 mod many;
 mod probe;
+mod replan;
 mod steady;
 mod world;
