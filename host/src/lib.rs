@@ -42,7 +42,7 @@ pub use error::Error;
 pub use group::Group;
 pub use half::{bf16, f16};
 pub use member::Member;
-pub use pending::{Pending, Promise, Worker};
+pub use pending::{Pending, Promise, Replanning, Worker};
 pub use planner::{Choice, Plan, PlanOptions};
 pub use replan::{Replan, Replanned};
 pub use tensor::{Buffer, BufferMut, Tensor};

@@ -179,6 +179,23 @@ impl<T> Future for Promise<T> {
     }
 }
 
+/// What comes of planning anew on a [`Worker`].
+#[must_use = "whether it went well comes from `wait`"]
+pub struct Replanning {
+    told: mpsc::Receiver<Result<Replanned, Error>>,
+    rank: u16,
+}
+
+impl Replanning {
+    /// Blocks until it is done.
+    ///
+    /// # Errors
+    /// As for [`Member::replan`].
+    pub fn wait(self) -> Result<Replanned, Error> {
+        self.told.recv().unwrap_or(Err(Error::PeerLost(self.rank)))
+    }
+}
+
 /// Begins a call on the worker's member, where it may be the only one, and says how to end it.
 type Job = Box<dyn FnOnce(&mut Member, bool) -> Option<InFlight> + Send>;
 
@@ -251,18 +268,16 @@ impl Worker {
         promise
     }
 
-    /// [`Member::replan`], after the calls that were queued before; they must have been waited for.
-    ///
-    /// # Errors
-    /// As for [`Member::replan`].
-    pub fn replan(&self, when: Replan) -> Result<Replanned, Error> {
+    /// Queues a [`Member::replan`] behind the calls that were queued before, which must have been
+    /// waited for.
+    pub fn replan(&self, when: Replan) -> Replanning {
         let (tell, told) = mpsc::channel();
         self.queue(Box::new(move |member, _| {
-            // Whoever waits is there.
+            // Nobody may want to know.
             let _ = tell.send(member.replan(when));
             None
         }));
-        told.recv().unwrap_or(Err(Error::PeerLost(self.rank)))
+        Replanning { told, rank: self.rank }
     }
 
     fn queue(&self, job: Job) {

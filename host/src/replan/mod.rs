@@ -51,6 +51,8 @@ pub struct Replanned {
     pub drift: f64,
     /// What links and devices are now; `None`: nothing was measured, and all is as before.
     pub measured: Option<Arc<Topology>>,
+    /// What they were at the last planning.
+    pub before: Arc<Topology>,
     /// Hash of the plans from now on.
     pub plan: u64,
     /// Do they differ from those before?
@@ -91,24 +93,24 @@ pub(crate) struct Replanner {
     own: Vec<u16>,
     /// Members of the group have no data, and hear nothing in calls.
     others: bool,
-    topology: Mutex<Topology>,
+    topology: Mutex<Arc<Topology>>,
     meeting: Meeting<Replanned>,
 }
 
 impl Replanner {
     pub fn new(builder: GroupBuilder, own: Vec<u16>, others: bool, topology: Topology) -> Self {
-        let (topology, meeting) = (Mutex::new(topology), Meeting::new());
+        let (topology, meeting) = (Mutex::new(Arc::new(topology)), Meeting::new());
         Self { builder, own, others, topology, meeting }
     }
 
     /// What comes of what all ranks have said in the call with this number.
     pub fn decide(&self, key: u64, said: Said, plans: &Plans) -> Result<Replanned, Error> {
         if !self.others && !said.wanted {
-            return Ok(steady(said, plans));
+            return Ok(self.steady(said, plans));
         }
         let work = || {
             let said = if self.others { self.said_elsewhere(said)? } else { said };
-            if said.wanted { self.measure(said, plans) } else { Ok(steady(said, plans)) }
+            if said.wanted { self.measure(said, plans) } else { Ok(self.steady(said, plans)) }
         };
         // It is this error that counts, whatever comes of telling it.
         let tell = |error| drop(self.builder.told::<()>(Err(error)));
@@ -125,6 +127,12 @@ impl Replanner {
         let all = self.builder.told(Ok((own.wanted, own.drift)))?;
         let wanted = all.iter().any(|(wanted, _)| *wanted);
         Ok(Said { wanted, drift: all.iter().map(|(_, drift)| *drift).max().unwrap_or(own.drift) })
+    }
+
+    fn steady(&self, said: Said, plans: &Plans) -> Replanned {
+        let before = self.topology.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let (drift, plan) = (said.factor(), print(&plans.now()));
+        Replanned { drift, measured: None, before, plan, changed: false }
     }
 
     /// All processes measure, make a plan each, and agree that it is the same.
@@ -146,13 +154,14 @@ impl Replanner {
         let changed = plan != print(&options);
         let table = Some(Arc::new(table));
         plans.set(PlanOptions { table, ..PlanOptions::clone(&options) });
-        known.clone_from(&topology);
+        let topology = Arc::new(topology);
+        let before = std::mem::replace(&mut *known, topology.clone());
         let drift = said.factor();
         tracing::info!(
             "re-planned, drift {drift}: {}",
             if changed { "changed" } else { "as before" }
         );
-        Ok(Replanned { drift, measured: Some(Arc::new(topology)), plan, changed })
+        Ok(Replanned { drift, measured: Some(topology), before, plan, changed })
     }
 }
 
@@ -160,11 +169,6 @@ impl Said {
     fn factor(self) -> f64 {
         self.drift as f64 / 1000.0
     }
-}
-
-fn steady(said: Said, plans: &Plans) -> Replanned {
-    let (drift, plan) = (said.factor(), print(&plans.now()));
-    Replanned { drift, measured: None, plan, changed: false }
 }
 
 /// Hash of the plans.
