@@ -20,6 +20,8 @@ pub(crate) struct Pool {
     pub devices: Vec<Opened>,
     /// What other processes of the group see, if there are any on this host.
     pub arena: Option<Arc<Arena>>,
+    /// They may fetch from the rest of this process's memory.
+    pub attached: bool,
 }
 
 impl Pool {

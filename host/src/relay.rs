@@ -254,7 +254,7 @@ impl Way {
                 // Whoever has taken it back has given the call up, and says so next.
                 if from.enter(channel, handle) {
                     copy(mem, block.start, bytes);
-                    from.exit(channel, handle);
+                    from.exit(channel, handle, false);
                     self.held = Some((header, Some(block)));
                 } else {
                     self.free.push(block);

@@ -144,7 +144,7 @@ where
             Some(Ok(())) => self.slots[index].jobs += 1,
             failed => {
                 self.device_error = failed.and_then(Result::err).or(self.device_error.take());
-                self.unlock(index, lane);
+                self.unlock(index, lane, false);
                 self.slots[index].machine.handle_device_error();
             }
         }
@@ -167,7 +167,7 @@ where
         if !all {
             for held in machine.holds(lane).take(locked) {
                 if let Some(Some(link)) = self.links.get_mut(usize::from(held.from)) {
-                    link.exit(index, held.handle);
+                    link.exit(index, held.handle, false);
                 }
             }
         }
@@ -175,10 +175,11 @@ where
         all
     }
 
-    fn unlock(&mut self, index: usize, lane: u16) {
+    fn unlock(&mut self, index: usize, lane: u16, done: bool) {
+        let written = done && self.slots[index].machine.writes_windows(lane);
         for held in self.slots[index].machine.holds(lane) {
             if let Some(Some(link)) = self.links.get_mut(usize::from(held.from)) {
-                link.exit(index, held.handle);
+                link.exit(index, held.handle, written);
             }
         }
     }
@@ -192,7 +193,7 @@ where
             if index >= OPS {
                 continue;
             }
-            self.unlock(index, lane);
+            self.unlock(index, lane, done.result.is_ok());
             let slot = &mut self.slots[index];
             slot.jobs = slot.jobs.saturating_sub(1);
             slot.stirred = true;

@@ -173,7 +173,7 @@ impl Link for PacketLink<'_> {
         false
     }
 
-    fn exit(&mut self, _: usize, _: u32) {}
+    fn exit(&mut self, _: usize, _: u32, _: bool) {}
 
     fn release(&mut self, _: usize, _: u32) {}
 

@@ -77,8 +77,8 @@ impl<A: Link, B: Link<Mem = A::Mem>> Link for Either<A, B> {
         on!(self, link => link.enter(channel, handle))
     }
 
-    fn exit(&mut self, channel: usize, handle: u32) {
-        on!(self, link => link.exit(channel, handle));
+    fn exit(&mut self, channel: usize, handle: u32, written: bool) {
+        on!(self, link => link.exit(channel, handle, written));
     }
 
     fn release(&mut self, channel: usize, handle: u32) {

@@ -157,8 +157,8 @@ pub trait Link {
     /// Locks a span so that its owner cannot take it back; false if it already has.
     fn enter(&mut self, channel: usize, handle: u32) -> bool;
 
-    /// Unlocks a span.
-    fn exit(&mut self, channel: usize, handle: u32);
+    /// Unlocks a span. `written`: its sender's window, if it has one, holds the answer.
+    fn exit(&mut self, channel: usize, handle: u32, written: bool);
 
     /// Gives a span back for good: the sender's completion.
     fn release(&mut self, channel: usize, handle: u32);

@@ -297,7 +297,7 @@ where
         false
     }
 
-    fn exit(&mut self, _: usize, _: u32) {}
+    fn exit(&mut self, _: usize, _: u32, _: bool) {}
 
     fn release(&mut self, _: usize, _: u32) {}
 

@@ -2,7 +2,7 @@
 
 use crate::ShmError;
 use crate::arena::Arena;
-use crate::greet::greet;
+use crate::greet::{Greeted, greet};
 use crate::layout::Layout;
 use crate::peer::Peer;
 use crate::watch::{Watch, Watched};
@@ -30,6 +30,8 @@ pub struct Fabric {
     pub ends: Vec<Ends>,
     /// A word of each member that is near, by rank.
     pub words: Vec<Option<Word>>,
+    /// All processes that are near reach this one's memory outside the arena.
+    pub attached: bool,
     /// Keep this as long as the links: it notices when a process dies.
     pub watch: Guard,
 }
@@ -54,10 +56,12 @@ impl Fabric {
             peers.push(match socket {
                 None => None,
                 Some(socket) => {
-                    let theirs = Arc::new(greet(&socket, layout, own, process, &arena)?);
+                    let greeted = greet(&socket, layout, own, process, &arena)?;
+                    let Greeted { arena: theirs, attach, attached } = greeted;
                     let dead = Arc::new(AtomicBool::new(false));
                     watched.push(Watched { socket, dead: dead.clone() });
-                    Some(Peer { own: arena.clone(), theirs, dead })
+                    let (own, theirs) = (arena.clone(), Arc::new(theirs));
+                    Some(Peer { own, theirs, dead, attach, attached })
                 }
             });
         }
@@ -67,7 +71,8 @@ impl Fabric {
         let ends: Vec<Ends> = ends.collect();
         let bells = ends.iter().map(|(_, bell)| bell.clone()).collect();
         let words = words(layout, own, &arena, &peers);
-        Ok(Self { arena, ends, words, watch: Guard(Watch::begin(watched, bells)?) })
+        let attached = peers.iter().flatten().all(|peer| peer.attached);
+        Ok(Self { arena, ends, words, attached, watch: Guard(Watch::begin(watched, bells)?) })
     }
 }
 

@@ -1,6 +1,7 @@
 //! Two processes exchange the descriptors of their arenas.
 
 use crate::arena::{Arena, SEALS, map};
+use crate::attach::{Attach, Probe, try_attach};
 use crate::layout::Layout;
 use crate::{ShmError, Tried};
 use memmap2::MmapRaw;
@@ -10,7 +11,7 @@ use rustix::net::{
 };
 use serde::{Deserialize, Serialize};
 use std::fs::File;
-use std::io::{IoSlice, IoSliceMut};
+use std::io::{IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -21,9 +22,10 @@ use unisono_link_span::{Bell, INLINE, Ring};
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Grows with every change of what lies in arenas.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
-/// What a process says of itself. All but `from` and `arena` has to be the same on both sides.
+/// What a process says of itself. All but `from`, `arena` and `probe` has to be the same on both
+/// sides.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Hello {
     magic: [u8; 8],
@@ -37,10 +39,12 @@ struct Hello {
     homes: u64,
     from: u16,
     arena: u64,
+    /// Where the peer may try whether it reaches this process's memory, and what is there.
+    probe: [u64; 2],
 }
 
 impl Hello {
-    fn of(layout: &Layout, from: u16, arena: &Arena) -> Self {
+    fn of(layout: &Layout, from: u16, arena: &Arena, probe: &Probe) -> Self {
         // FNV-1a: what differs by mistake differs here.
         let mix = |hash: u64, home: &u16| (hash ^ u64::from(*home)).wrapping_mul(0x100_0000_01b3);
         Self {
@@ -53,6 +57,7 @@ impl Hello {
             homes: layout.homes.iter().fold(0xcbf2_9ce4_8422_2325, mix),
             from,
             arena: arena.bytes() as u64,
+            probe: probe.said(),
         }
     }
 
@@ -64,7 +69,8 @@ impl Hello {
         if (theirs.version, theirs.sizes) != (self.version, self.sizes) {
             return Err("it is another version of unisono; use the same on all ranks".into());
         }
-        let want = Self { from: peer, arena: theirs.arena, ..self.clone() };
+        let Self { arena, probe, .. } = *theirs;
+        let want = Self { from: peer, arena, probe, ..self.clone() };
         if *theirs != want {
             return Err("it belongs to another group, or has other members or windows".into());
         }
@@ -72,17 +78,28 @@ impl Hello {
     }
 }
 
-/// Greets the process at the other end of a socket; returns its arena.
+/// What a process has learnt of another one.
+pub(crate) struct Greeted {
+    /// Its arena.
+    pub arena: MmapRaw,
+    /// Its other memory, if that can be reached.
+    pub attach: Option<Attach>,
+    /// It reaches this process's memory.
+    pub attached: bool,
+}
+
+/// Greets the process at the other end of a socket.
 pub(crate) fn greet(
     socket: &UnixStream,
     layout: &Layout,
     own: u16,
     peer: u16,
     arena: &Arena,
-) -> Result<MmapRaw, ShmError> {
+) -> Result<Greeted, ShmError> {
     let stranger = |why: String| ShmError::Stranger { process: peer.into(), why };
     socket.set_read_timeout(Some(PATIENCE)).tried("set a time limit")?;
-    let hello = Hello::of(layout, own, arena);
+    let probe = Probe::new();
+    let hello = Hello::of(layout, own, arena, &probe);
     say(socket, &hello, arena)?;
     let (theirs, file) = hear(socket).map_err(|error| stranger(error.to_string()))?;
     let Some(theirs) = theirs else { return Err(stranger("it said nothing sensible".into())) };
@@ -91,10 +108,27 @@ pub(crate) fn greet(
     let seals = rustix::fs::fcntl_get_seals(&file).tried("look at the peer's memory")?;
     let bytes = file.metadata().tried("look at the peer's memory")?.len();
     let enough = bytes == theirs.arena && bytes >= layout.head(peer) as u64;
-    match usize::try_from(bytes) {
-        Ok(bytes) if enough && seals.contains(SEALS) => map(&file, bytes),
-        _ => Err(stranger("its memory is not what it says".into())),
-    }
+    let arena = match usize::try_from(bytes) {
+        Ok(bytes) if enough && seals.contains(SEALS) => map(&file, bytes)?,
+        _ => return Err(stranger("its memory is not what it says".into())),
+    };
+    let attach = try_attach(pid_of(socket), theirs.probe);
+    let attached = swap(socket, attach.is_some()).map_err(|error| stranger(error.to_string()))?;
+    Ok(Greeted { arena, attach, attached })
+}
+
+/// The process at the other end; `None` if it is in another name space.
+fn pid_of(socket: &UnixStream) -> Option<i32> {
+    let peer = rustix::net::sockopt::socket_peercred(socket).ok()?;
+    Some(peer.pid.as_raw_nonzero().get())
+}
+
+/// Tells the peer whether its memory can be reached from here, and hears the same from it.
+fn swap(mut socket: &UnixStream, reached: bool) -> std::io::Result<bool> {
+    socket.write_all(&[reached.into()])?;
+    let mut heard = [0];
+    socket.read_exact(&mut heard)?;
+    Ok(heard == [1])
 }
 
 /// Most bytes of a greeting.

@@ -12,8 +12,11 @@
 //! a socket closes marks the peer as dead; from then on its links are closed and memory that was
 //! lent to it is free again, since nobody reads it any more.
 //!
-//! Memory outside the arena cannot be lent ([`LinkError::Unreachable`]): devices say so
-//! (`is_shared`), and what lies there is copied to scratch slots in the arena first.
+//! Memory outside the arena is lent where the system lets the other process reach it: the receiver
+//! has it copied (cross-memory attach), once to fold it and once with the answer. Both processes
+//! try that when they meet ([`Fabric::attached`]). Elsewhere it cannot be lent
+//! ([`LinkError::Unreachable`]): devices say so (`is_shared`), and what lies there is copied to
+//! scratch slots in the arena first.
 //!
 //! Processes of a group trust each other as threads do, with two exceptions: whatever lies in a
 //! frame decodes to a frame or to an error, and no offset leads out of an arena. An arena is sealed
@@ -22,6 +25,7 @@
 //! [`LinkError::Unreachable`]: unisono_driver::LinkError::Unreachable
 
 mod arena;
+mod attach;
 mod fabric;
 mod greet;
 mod layout;

@@ -6,7 +6,7 @@ use common::{join, layout};
 use std::time::{Duration, Instant};
 use unisono_core::wire::frame::{Body, Fingerprint, Header};
 use unisono_core::{DType, Kind};
-use unisono_driver::{HostMemory, HostPtr, Link, LinkError, Memory, Outgoing};
+use unisono_driver::{HostPtr, Link, LinkError, Outgoing};
 use unisono_link_shm::{Fabric, Piece, ShmLink};
 use unisono_testkit::link::{LinkHarness, link_suite};
 
@@ -54,25 +54,6 @@ impl LinkHarness for Arenas {
 #[test]
 fn passes_the_suite_of_all_links() {
     link_suite(&mut Arenas::default());
-}
-
-#[test]
-fn memory_outside_the_arena_is_out_of_reach() {
-    let (mut a, _b, mut arenas) = ends();
-    let bytes = [1u8; LENT];
-    let own = arenas.lend(&a, &bytes);
-    let outside = HostPtr::new(bytes.as_ptr().cast_mut());
-    let last = own.as_ptr().wrapping_add(a.reach().arena().bytes());
-    for (mem, window) in [(outside, None), (own, Some(outside)), (HostPtr::new(last), None)] {
-        let at = Outgoing::At { mem, bytes: LENT, window };
-        // SAFETY: nothing is lent when it fails.
-        let sent = unsafe { a.send(0, &HEADER, at, 0) };
-        assert_eq!(sent, Err(LinkError::Unreachable));
-    }
-    // What is refused leaves no trace.
-    let at = Outgoing::At { mem: own.offset(0), bytes: LENT, window: None };
-    // SAFETY: it stays.
-    assert_eq!(unsafe { a.send(0, &HEADER, at, 0) }, Ok(()));
 }
 
 /// The socket closes without a word: the other process is dead.

@@ -6,6 +6,10 @@
 //! sender's *window*, and then releases the frame, which is the sender's completion. Payloads of up
 //! to [`INLINE`] bytes ride in the frame itself, those of up to [`SMALL`] in a buffer of the ring.
 //!
+//! Memory that only the sender's process has can be named, too, where the system lets the receiver
+//! read it ([`Reach::fetch`]): then the span is a copy, fetched when it is locked, and an answer is
+//! carried to the window when it is unlocked.
+//!
 //! # Taking memory back
 //!
 //! A span is only touched between [`Link::enter`](unisono_driver::Link::enter) and `exit`, which
@@ -14,6 +18,7 @@
 //! `withdraw` has returned true, whatever the others do.
 
 mod ahead;
+mod away;
 mod bell;
 mod fabric;
 mod link;
@@ -26,5 +31,5 @@ pub use bell::Bell;
 pub use fabric::{Ends, depth, fabric, fabric_with};
 pub use link::{Pair, SpanLink};
 pub use packed::INLINE;
-pub use reach::{Direct, Reach};
+pub use reach::{Direct, Named, Reach};
 pub use ring::{Ring, SMALL};

@@ -1,8 +1,9 @@
 //! One member's end of the link to one peer.
 
+use crate::away::{Away, Buffers};
 use crate::bell::Bell;
 use crate::packed::{Cargo, INLINE};
-use crate::reach::{Direct, Reach};
+use crate::reach::{Direct, Named, Reach};
 use crate::ring::{BUFFERS, Ring, SMALL};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -34,6 +35,8 @@ struct Channel {
     freed: u64,
     /// By place in the ring: this end is done with the frame that it has read there.
     done: Box<[bool]>,
+    /// By place in the ring: the frame read there names memory that only the peer has.
+    away: Box<[Option<Away>]>,
     /// Frames whose memory the peer has not released: number and token.
     lent: Vec<(u64, u32)>,
     /// Completions of payloads that went inline.
@@ -68,11 +71,17 @@ impl Channel {
     }
 }
 
+/// Memory and window of a span, if there is any.
+type Span<M> = Option<(M, Option<M>)>;
+
 /// One end of a link whose ends share memory. See the crate's head for how it works.
 pub struct SpanLink<M: HostMemory, R: Reach<Mem = M> = Direct<M>> {
     channels: Vec<Channel>,
     peer: Arc<Bell>,
     reach: R,
+    buffers: Buffers,
+    /// The peer lives, and what it has named cannot be reached.
+    broken: bool,
 }
 
 impl<M: HostMemory, R: Reach<Mem = M>> SpanLink<M, R> {
@@ -89,10 +98,12 @@ impl<M: HostMemory, R: Reach<Mem = M>> SpanLink<M, R> {
             beside: 0,
             freed: 0,
             done: vec![false; inc.depth()].into(),
+            away: (0..inc.depth()).map(|_| None).collect(),
             out,
             inc,
         };
-        Self { channels: rings.into_iter().map(channel).collect(), peer, reach }
+        let channels = rings.into_iter().map(channel).collect();
+        Self { channels, peer, reach, buffers: Buffers::default(), broken: false }
     }
 
     /// Tells the peer that nothing more will come for now; what was sent stays readable.
@@ -109,6 +120,28 @@ impl<M: HostMemory, R: Reach<Mem = M>> SpanLink<M, R> {
     /// How memory is named to the peer.
     pub const fn reach(&self) -> &R {
         &self.reach
+    }
+
+    /// A span that the frame at the head of a channel names; `None` if there is no such memory.
+    fn span(&mut self, channel: usize, (mem, window): (u64, Option<u64>), bytes: usize) -> Span<M> {
+        let c = &mut self.channels[channel];
+        let find = |name| self.reach.find(name, bytes);
+        let (mem, window) = match (find(mem)?, window.map(find)) {
+            (Named::Here(mem), None) => return Some((mem, None)),
+            (Named::Here(mem), Some(Some(Named::Here(window)))) => {
+                return Some((mem, Some(window)));
+            }
+            (_, Some(None)) => return None,
+            (mem, window) => (mem, window.flatten()),
+        };
+        let apart = |named| if let Named::Away(at) = named { Some(at) } else { None };
+        let place = &mut c.away[c.inc.place(c.tail)];
+        if place.is_none() {
+            *place = Away::new(apart(mem), window.and_then(apart), bytes, &mut self.buffers);
+        }
+        let buffer = place.as_mut()?.mem();
+        let here = |named| if let Named::Here(mem) = named { mem } else { buffer };
+        Some((here(mem), window.map(here)))
     }
 }
 
@@ -141,7 +174,8 @@ impl<M: HostMemory, R: Reach<Mem = M>> Link for SpanLink<M, R> {
         token: u32,
     ) -> Result<(), LinkError> {
         let c = &mut self.channels[channel];
-        if c.out.is_abandoned() || self.reach.is_dead() {
+        let unput = self.broken && matches!(payload, Outgoing::Put);
+        if c.out.is_abandoned() || self.reach.is_dead() || unput {
             return Err(LinkError::Closed);
         }
         match payload {
@@ -192,6 +226,9 @@ impl<M: HostMemory, R: Reach<Mem = M>> Link for SpanLink<M, R> {
     }
 
     fn poll_frame(&mut self, channel: usize) -> Result<Option<Incoming<M>>, LinkError> {
+        if self.broken {
+            return Err(LinkError::Unreachable);
+        }
         let c = &mut self.channels[channel];
         if !c.inc.is_sent(c.tail) {
             if !c.inc.is_closed() && !self.reach.is_dead() {
@@ -224,8 +261,8 @@ impl<M: HostMemory, R: Reach<Mem = M>> Link for SpanLink<M, R> {
             }
             Cargo::At { mem, window } => {
                 let bytes = header.payload_len() as usize;
-                let find = |name| self.reach.find(name, bytes).ok_or(LinkError::Garbage);
-                let (mem, window) = (find(mem)?, window.map(find).transpose()?);
+                let span = self.span(channel, (mem, window), bytes);
+                let (mem, window) = span.ok_or(LinkError::Garbage)?;
                 Arrived::Span { mem, window, handle }
             }
         };
@@ -246,14 +283,30 @@ impl<M: HostMemory, R: Reach<Mem = M>> Link for SpanLink<M, R> {
     }
 
     fn enter(&mut self, channel: usize, handle: u32) -> bool {
-        let c = &self.channels[channel];
-        handle & OWN != 0 || c.inc.enter(c.seq(handle))
+        let c = &mut self.channels[channel];
+        if handle & OWN != 0 {
+            return true;
+        }
+        let seq = c.seq(handle);
+        if !c.inc.enter(seq) {
+            return false;
+        }
+        let away = c.away[c.inc.place(seq)].as_mut();
+        let here = away.is_none_or(|away| away.fetch(&self.reach));
+        if !here {
+            c.inc.exit(seq);
+            self.broken = true;
+        }
+        here
     }
 
-    fn exit(&mut self, channel: usize, handle: u32) {
+    fn exit(&mut self, channel: usize, handle: u32, written: bool) {
         if handle & OWN == 0 {
             let c = &self.channels[channel];
-            c.inc.exit(c.seq(handle));
+            let seq = c.seq(handle);
+            let away = c.away[c.inc.place(seq)].as_ref().filter(|_| written);
+            self.broken |= away.is_some_and(|away| !away.store(&self.reach));
+            c.inc.exit(seq);
         }
     }
 
@@ -262,6 +315,9 @@ impl<M: HostMemory, R: Reach<Mem = M>> Link for SpanLink<M, R> {
         let seq = c.seq(handle);
         if handle & OWN == 0 {
             c.inc.give_back(seq);
+            if let Some(away) = c.away[c.inc.place(seq)].take() {
+                self.buffers.give(away);
+            }
         }
         c.finish(seq);
         self.peer.ring();

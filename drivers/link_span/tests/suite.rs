@@ -156,7 +156,7 @@ fn read_in_place(mut b: SpanLink<Ptr>, seen: &Outcomes) {
                 let word = unsafe { mem.as_ptr().cast::<u64>().add(i).read_volatile() };
                 assert_eq!(word, op, "memory that was taken back");
             }
-            b.exit(0, handle);
+            b.exit(0, handle, false);
         }
         if there { &seen.read } else { &seen.withdrawn }.fetch_add(1, Relaxed);
         b.release(0, handle);

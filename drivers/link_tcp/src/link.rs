@@ -210,7 +210,7 @@ impl<M: HostMemory> Link for TcpLink<M> {
         false
     }
 
-    fn exit(&mut self, _: usize, _: u32) {}
+    fn exit(&mut self, _: usize, _: u32, _: bool) {}
 
     fn release(&mut self, _: usize, _: u32) {}
 

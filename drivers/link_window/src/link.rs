@@ -251,7 +251,7 @@ impl<M: HostMemory, B: Bus> Link for WindowLink<M, B> {
         true
     }
 
-    fn exit(&mut self, _: usize, _: u32) {}
+    fn exit(&mut self, _: usize, _: u32, _: bool) {}
 
     fn release(&mut self, channel: usize, handle: u32) {
         let Some(c) = self.channels.get_mut(channel) else { return };

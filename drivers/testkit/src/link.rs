@@ -134,7 +134,7 @@ fn take<H: LinkHarness>(
             assert!(b.enter(channel, handle), "a span that was not withdrawn can be read");
             // SAFETY: the span is locked and as long as the header says.
             got.copy_from_slice(unsafe { std::slice::from_raw_parts(mem.as_ptr(), bytes) });
-            b.exit(channel, handle);
+            b.exit(channel, handle, false);
             b.release(channel, handle);
         }
         Arrived::Stream => {
@@ -221,7 +221,7 @@ fn windows_are_written<H: LinkHarness>(h: &mut H) {
             // SAFETY: the span is locked; source and window are `bytes` long.
             unsafe { *window.as_ptr().add(i) = !*mem.as_ptr().add(i) };
         }
-        b.exit(0, handle);
+        b.exit(0, handle, true);
         assert_eq!(a.poll_sent(0), None, "a window is lent until the release");
         b.release(0, handle);
         assert_eq!(completion(h, &mut a, &mut b, 0), 1);
@@ -254,7 +254,7 @@ fn withdrawn_payloads_are_out_of_reach<H: LinkHarness>(h: &mut H) {
         b.take(0);
         assert!(b.enter(0, handle));
         assert!(!a.withdraw(0), "not while the peer is reading");
-        b.exit(0, handle);
+        b.exit(0, handle, false);
         assert!(a.withdraw(0));
         assert!(!b.enter(0, handle), "withdrawn");
         b.release(0, handle);
@@ -311,7 +311,7 @@ fn payloads_before<H: LinkHarness>(
                 // SAFETY: entered, and as long as the payload.
                 let from = unsafe { std::slice::from_raw_parts(mem.as_ptr(), payload.len()) };
                 got.copy_from_slice(from);
-                b.exit(0, handle);
+                b.exit(0, handle, false);
                 b.release(0, handle);
             }
             _ => {

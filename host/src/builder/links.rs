@@ -29,6 +29,8 @@ pub(super) struct Links {
     pub words: Vec<(u16, Word)>,
     /// Memory that other processes see, and what notices when they die.
     pub shared: Option<(Arc<Arena>, Guard)>,
+    /// Other processes on this machine reach the rest of this one's memory, too.
+    pub attached: bool,
     /// Some are byte streams.
     pub streams: bool,
 }
@@ -89,7 +91,7 @@ impl Links {
         if sockets.iter().all(Option::is_none) {
             let rows = team.own_members().map(|_| (Vec::new(), Arc::default())).collect();
             let words = team.own_members().map(|rank| (rank, Word::default())).collect();
-            return Ok(Self { rows, words, shared: None, streams: false });
+            return Ok(Self { rows, words, shared: None, attached: false, streams: false });
         }
         let (homes, window) = (team.homes.clone(), WINDOW_MAX);
         let layout = Layout { homes, channels: calls, window };
@@ -102,7 +104,8 @@ impl Links {
         let rows = fabric.ends.into_iter().map(row).collect();
         let words = (0..).zip(fabric.words).filter_map(|(rank, word)| Some((rank, word?)));
         let words = words.collect();
-        Ok(Self { rows, words, shared: Some((fabric.arena, fabric.watch)), streams: false })
+        let (shared, attached) = (Some((fabric.arena, fabric.watch)), fabric.attached);
+        Ok(Self { rows, words, shared, attached, streams: false })
     }
 
     /// Links to the members of a process that is reached in this way.

@@ -63,12 +63,14 @@ impl GroupBuilder {
             }
         }
         let kinds_of_links = links.kinds(team);
-        let Links { rows, words, shared, .. } = links;
+        let Links { rows, words, shared, attached, .. } = links;
         let (near, (arena, watch)) = (team.near(), shared.unzip());
-        let pool = Pool { devices: open, arena };
+        // Where members wait for cores, fetching has always been slower (docs/PERFORMANCE.md).
+        let attached = attached && !team.is_crowded();
+        let pool = Pool { devices: open, arena, attached };
         let setup = relay::Setup {
             payload_max: usize::try_from(payload).unwrap_or(usize::MAX),
-            pool: Pool { devices: Vec::new(), arena: pool.arena.clone() },
+            pool: Pool { arena: pool.arena.clone(), ..Pool::default() },
             stirs: boards.stirs.clone(),
             patience: timeout,
             interrupt: interrupt.clone(),

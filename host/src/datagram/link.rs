@@ -174,7 +174,7 @@ impl Link for UdpLink {
         false
     }
 
-    fn exit(&mut self, _: usize, _: u32) {}
+    fn exit(&mut self, _: usize, _: u32, _: bool) {}
 
     fn release(&mut self, _: usize, _: u32) {}
 

@@ -1,6 +1,7 @@
 //! A device of a group whose members are several processes.
 
 use super::any::{AnyDevice, DeviceError};
+use std::cell::Cell;
 use std::sync::Arc;
 use unisono_driver::{Copy, Device, DeviceCaps, Done, Fold, HostMemory, HostPtr, Token};
 use unisono_link_shm::Arena;
@@ -11,6 +12,16 @@ use unisono_link_shm::Arena;
 pub(crate) struct Located {
     pub device: AnyDevice,
     pub arena: Option<Arc<Arena>>,
+    /// The tensors of the call that begins next are reached outside of it, too.
+    pub attach: Cell<bool>,
+}
+
+impl Located {
+    /// Do all peers see this memory where it is?
+    pub fn is_seen(&self, mem: HostPtr) -> bool {
+        let seen = |arena: &Arc<Arena>| arena.offset_of(mem.as_ptr(), 0).is_some();
+        self.arena.as_ref().is_none_or(seen)
+    }
 }
 
 impl Device for Located {
@@ -40,8 +51,7 @@ impl Device for Located {
     }
 
     fn is_shared(&self, mem: HostPtr) -> bool {
-        let seen = |arena: &Arc<Arena>| arena.offset_of(mem.as_ptr(), 0).is_some();
-        self.device.is_shared(mem) && self.arena.as_ref().is_none_or(seen)
+        self.device.is_shared(mem) && (self.attach.get() || self.is_seen(mem))
     }
 
     fn poll_done(&mut self) -> Option<Done<DeviceError>> {

@@ -2,6 +2,7 @@
 
 use super::seat::Seat;
 use super::wait::{Patience, Yields};
+use super::ways::{Way, Ways};
 use super::{CALLS_MAX, Memory, Shared};
 use crate::call::Call;
 use crate::datagram::UdpLink;
@@ -12,7 +13,9 @@ use crate::error::Error;
 use crate::memory::Slots;
 use crate::planner::{Plan, WINDOW_MAX};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::cell::Cell;
 use std::sync::Arc;
+use std::time::Instant;
 use unisono_core::machine::Config;
 use unisono_core::wire::frame::Fingerprint;
 use unisono_core::{Layout, Schedule};
@@ -50,8 +53,19 @@ type HostEngine = Engine<Located, AnyLink, CALLS_MAX, WINDOW_MAX, ROUTE, { super
 struct Key {
     call: Call,
     in_place: bool,
-    /// Peers cannot reach the input, the output.
-    private: [bool; 2],
+    /// Who reaches the input, and the output.
+    lies: [Lies; 2],
+}
+
+/// Who reaches memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lies {
+    /// All peers, where it is.
+    Seen,
+    /// Processes of this machine, which copy it.
+    Away,
+    /// Nobody.
+    Private,
 }
 
 /// The last call, ready to be made again: training makes the same ones over and over.
@@ -66,6 +80,11 @@ struct Prepared {
 
 /// A prepared call is not there, though it has just been made: cannot be.
 const NOT_READY: Error = Error::Busy(0);
+
+/// Bytes of a call's tensors.
+const fn bytes_of(call: &Call) -> u64 {
+    call.count.saturating_mul(call.dtype.size() as u64)
+}
 
 /// What a local member is made of.
 pub(crate) struct Parts {
@@ -90,6 +109,7 @@ pub(crate) struct Local {
     // Behind the engine, which waits for its device when it is dropped.
     scratch: [Slots; CALLS_MAX],
     last: Option<Prepared>,
+    ways: Ways,
     /// Something has happened since the last look at the clock.
     pub(super) worked: bool,
     /// The call of which it was last said that somebody does not let go of it.
@@ -108,7 +128,8 @@ impl Local {
         let patience = Patience::new(shared.near, busy);
         let far = links.iter().flatten().any(|link| far(link).is_some());
         let links = links.into_iter().collect();
-        let device = Located { device, arena: shared.pool.arena.clone() };
+        let ways = Ways::new(shared.pool.attached && on.is_none());
+        let device = Located { device, arena: shared.pool.arena.clone(), attach: Cell::default() };
         Self {
             rank,
             device: on,
@@ -119,6 +140,7 @@ impl Local {
             engine: Box::new(Engine::new(rank, shared.boards.epoch, device, links)),
             scratch: [const { Slots::empty() }; CALLS_MAX],
             last: None,
+            ways,
             worked: false,
             stuck: None,
             armed: None,
@@ -183,6 +205,8 @@ impl Local {
         if self.is_left_out(call) {
             return Ok(self.engine.pass()?);
         }
+        // How long this call takes says nothing: the caller does other things meanwhile.
+        self.pick(call, memory, false);
         self.ready(call, memory)?;
         let Some(Prepared { call, .. }) = &mut self.last else { return Err(NOT_READY) };
         // SAFETY: the caller's promise.
@@ -198,7 +222,22 @@ impl Local {
             let op_id = self.engine.pass()?;
             return self.finish(op_id);
         }
+        let tried = self.pick(call, memory, true);
         self.ready(call, memory)?;
+        let begun = tried.map(|way| (way, Instant::now()));
+        // SAFETY: the caller's promise; the call is ready.
+        unsafe { self.run_ready() }?;
+        if let Some((way, at)) = begun {
+            self.ways.took(bytes_of(call), way, at.elapsed());
+        }
+        Ok(())
+    }
+
+    /// Runs the call that is ready to its end.
+    ///
+    /// # Safety
+    /// As for [`Local::begin`].
+    unsafe fn run_ready(&mut self) -> Result<(), Error> {
         let interrupted = self.is_interrupted();
         let Self { last, engine, seat, patience, .. } = self;
         let Some(Prepared { call, quick, .. }) = last else { return Err(NOT_READY) };
@@ -228,8 +267,8 @@ impl Local {
 
     /// Prepares a call like the last one, or as a new one.
     fn ready(&mut self, call: &Call, memory: Memory) -> Result<(), Error> {
-        let private = [memory.input, memory.output].map(|at| self.is_private(at));
-        let key = Key { call: *call, in_place: memory.in_place, private };
+        let lies = [memory.input, memory.output].map(|at| self.lies(HostPtr::new(at)));
+        let key = Key { call: *call, in_place: memory.in_place, lies };
         if self.last.as_ref().is_none_or(|last| last.key != key) {
             let prepared = self.prepare(key);
             self.last = Some(self.counted(prepared)?);
@@ -247,8 +286,24 @@ impl Local {
         Ok(())
     }
 
-    fn is_private(&self, at: *mut u8) -> bool {
-        !self.engine.device().is_shared(HostPtr::new(at))
+    /// Picks the way of a call's ordinary memory; returns it if the call may try it and shall be
+    /// timed.
+    fn pick(&self, call: &Call, memory: Memory, timed: bool) -> Option<Way> {
+        let device = self.engine.device();
+        let seen = [memory.input, memory.output].iter().all(|at| device.is_seen(HostPtr::new(*at)));
+        let (way, open) = if seen { (Way::Bounce, false) } else { self.ways.way(bytes_of(call)) };
+        device.attach.set(way == Way::Attach && (timed || !open));
+        (timed && open).then_some(way)
+    }
+
+    /// Who reaches a tensor of the call that begins next.
+    fn lies(&self, at: HostPtr) -> Lies {
+        let device = self.engine.device();
+        match device.is_shared(at) {
+            true if device.is_seen(at) => Lies::Seen,
+            true => Lies::Away,
+            false => Lies::Private,
+        }
     }
 
     /// Everything about a call but its memory.
@@ -257,9 +312,9 @@ impl Local {
         let plan = options.plan_of(&key.call)?;
         let Call { kind, dtype, op, weight, count, .. } = key.call;
         let ranks = self.shared.ranks;
-        let [input_private, output_private] = key.private;
+        let [input_private, output_private] = key.lies.map(|lies| lies == Lies::Private);
         // What a device copies goes through its own memory.
-        let copied = self.device.is_none() && (input_private || output_private);
+        let copied = self.device.is_none() && key.lies != [Lies::Seen; 2];
         let window = if copied { options.window_of_copied(&plan, dtype) } else { plan.window };
         let mut config = Config {
             epoch: 0,

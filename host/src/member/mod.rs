@@ -5,6 +5,7 @@ mod remote;
 mod replan;
 pub(crate) mod seat;
 mod wait;
+mod ways;
 
 use crate::call::Call;
 use crate::device::Opened;

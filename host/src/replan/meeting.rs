@@ -111,7 +111,9 @@ mod tests {
     /// What three members get, the first of which does something else instead.
     fn three(first: impl FnOnce(&Meeting<u32>) + Send, patience: Duration) -> (Vec<Error>, usize) {
         let (meeting, told) = (&Meeting::new(), &AtomicUsize::new(0));
-        let tell = |_| drop(told.fetch_add(1, Ordering::Relaxed));
+        let tell = |_| {
+            told.fetch_add(1, Ordering::Relaxed);
+        };
         let errors = std::thread::scope(|scope| {
             let all = [1, 2].map(|_| {
                 scope.spawn(move || meeting.meet(7, 3, patience, || Ok(1), tell).expect_err("two"))

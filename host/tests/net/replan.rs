@@ -150,3 +150,35 @@ fn a_link_that_gets_slower_is_planned_around() {
     let bits = |line: &String| line.rsplit(' ').next().map(str::to_owned);
     assert!(lines.iter().all(|line| bits(line) == bits(&lines[0])), "{lines:#?}");
 }
+
+/// `unisono bench --replan` says when it has planned anew, and what has changed.
+#[test]
+fn the_benchmark_says_what_has_changed() {
+    let _alone = alone();
+    let _hosts = Hosts::with(RATES[0]);
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let (topology, json) = (path("topology.json"), path("results.json"));
+    unisono(&format!("probe --links tcp -o {topology}"));
+    let said = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // At any time after the first calls: some 20 s are to come.
+            std::thread::sleep(Duration::from_secs(4));
+            limit(HOSTS - 1, RATES[1]);
+        });
+        let size = "-b 1M -e 1M -n 5 --samples 16";
+        let plans = format!("--topology {topology} --replan 20 -J {json}");
+        unisono(&format!("bench --links tcp {size} {plans}"))
+    });
+    assert!(said.contains("Out of bounds values : 0 OK"), "{said}");
+    let made = said.lines().find(|line| line.starts_with("# Re-planned after "));
+    let made = made.unwrap_or_else(|| panic!("no new plan: {said}"));
+    assert!(made.contains("; direct, chunks of ") && made.contains(" before, now "), "{made}");
+    let rates = said.lines().find(|line| line.starts_with("#   member 3 sends "));
+    assert!(rates.is_some_and(|line| line.contains(" MB/s (before 2")), "{said}");
+    let text = std::fs::read_to_string(json).expect("the results");
+    let json: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let first = &json["replans"][0];
+    assert!(first["changed"] == true && first["drift"].as_f64() > Some(1.3), "{first}");
+    assert_ne!(first["schedule"], first["before"]);
+}

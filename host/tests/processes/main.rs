@@ -7,6 +7,7 @@ mod bits;
 mod faults;
 mod job;
 mod many;
+mod ordinary;
 mod probe;
 mod replan;
 mod steady;

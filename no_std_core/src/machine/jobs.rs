@@ -66,6 +66,12 @@ impl<M: Copy, const W: usize, const R: usize, const P: usize> Machine<M, W, R, P
         })
     }
 
+    /// Does a lane's job write peers' windows, where there are any?
+    pub fn writes_windows(&self, lane: u16) -> bool {
+        let lane = self.lanes.get(usize::from(lane));
+        lane.is_some_and(|l| matches!(l.job, Job::Fold { whole: true, .. }) && l.at_last_fold())
+    }
+
     /// Peers' windows that the finishing fold writes along with the own output.
     fn windows<'a>(&'a self, lane: &'a Lane<M, R>) -> impl Iterator<Item = M> + 'a {
         let most = self.cfg.as_ref().map_or(0, |c| usize::from(c.dests_max) - 1);

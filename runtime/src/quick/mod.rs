@@ -304,7 +304,7 @@ where
                 .map_err(|error| self.device_error = Some(error))
                 .is_ok();
         for (link, handle) in self.links.iter_mut().flatten().zip(&handles).take(locked) {
-            link.exit(channel, *handle);
+            link.exit(channel, *handle, done && answer);
         }
         if done {
             for (link, handle) in self.links.iter_mut().flatten().zip(handles) {

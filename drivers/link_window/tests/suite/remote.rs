@@ -214,7 +214,7 @@ impl Link for Remote {
         panic!("a remote end has no spans")
     }
 
-    fn exit(&mut self, _: usize, _: u32) {}
+    fn exit(&mut self, _: usize, _: u32, _: bool) {}
 
     fn release(&mut self, _: usize, _: u32) {}
 

@@ -111,8 +111,8 @@ impl Link for SimLink {
         on_each!(self, link => link.enter(channel, handle))
     }
 
-    fn exit(&mut self, channel: usize, handle: u32) {
-        on_each!(self, link => link.exit(channel, handle));
+    fn exit(&mut self, channel: usize, handle: u32, written: bool) {
+        on_each!(self, link => link.exit(channel, handle, written));
     }
 
     fn release(&mut self, channel: usize, handle: u32) {

@@ -294,7 +294,7 @@ impl Link for PacketLink {
         self.0.borrow_mut().link.enter(channel, handle)
     }
 
-    fn exit(&mut self, _: usize, _: u32) {
+    fn exit(&mut self, _: usize, _: u32, _: bool) {
         self.0.borrow().hub.complain("packets have no spans to leave".into());
     }
 

@@ -323,7 +323,7 @@ impl Link for SpanLink {
         }
     }
 
-    fn exit(&mut self, channel: usize, handle: u32) {
+    fn exit(&mut self, channel: usize, handle: u32, _: bool) {
         let shared = &mut *self.shared.borrow_mut();
         let side = 1 - self.side;
         let frame = shared.rings[side][channel].frames.get_mut(&handle);

@@ -315,7 +315,7 @@ impl Link for StreamLink {
         false
     }
 
-    fn exit(&mut self, _: usize, _: u32) {
+    fn exit(&mut self, _: usize, _: u32, _: bool) {
         self.inc.borrow().hub.complain("a stream has no spans to leave".into());
     }
 
