@@ -61,6 +61,20 @@ fn a_call_in_flight_is_an_error_of_all() {
     assert_eq!(all.expect("no other error"), want.map(|first| (first, Ok(None))));
 }
 
+/// What it takes to agree, of which the forecast is far off here, is no sign of anything.
+#[test]
+fn asking_changes_nothing() {
+    let mut group = group(|b| b.topology(slow()));
+    let asked = group.run(|member| {
+        for _ in 0..500 {
+            let done = member.replan(Replan::default())?;
+            assert!(done.measured.is_none() && done.drift == 1.0, "{done:?}");
+        }
+        Ok::<_, Error>(())
+    });
+    asked.expect("no error");
+}
+
 /// A claim that is dropped leaves a call that nobody can wait for.
 #[test]
 fn dropped_calls_are_waited_for() {

@@ -22,7 +22,7 @@ impl Member {
     /// measurement takes seconds: some tenths of one for every two ranks.
     ///
     /// Calls count that are waited for at once, or made by a [`Worker`](crate::Worker) one at a
-    /// time, and whose forecast is 0.1 ms at least; 21 that are alike are needed to see a drift. A
+    /// time, and whose forecast and time are 0.1 ms at least; 21 that are alike are needed to see a drift. A
     /// rank that comes late, again and again, looks like a slow link to the others, until the
     /// measurement says that it is none; from then on, its being late is what is usual.
     ///
@@ -64,11 +64,13 @@ impl Member {
         let mut words = [MARK, u64::from(when.wants(drift)), milli, !MARK];
         let call = Call::new(Kind::AllReduce, DType::U64, words.len() as u64);
         let call = Call { op: Some(Max), ..call };
-        if self.rank >= self.ranks() {
-            self.run_in_place(&call, &mut [])?;
-        } else {
-            self.run_in_place(&call, bytes_mut(&mut words))?;
-        }
+        // It is not one of those that are measured.
+        let gauge = self.gauge.take();
+        let has_data = self.rank < self.ranks();
+        let memory: &mut [u8] = if has_data { bytes_mut(&mut words) } else { &mut [] };
+        let told = self.run_in_place(&call, memory);
+        self.gauge = gauge;
+        told?;
         match words {
             [MARK, wanted, drift, mark] if mark == !MARK => Ok(Said { wanted: wanted > 0, drift }),
             _ => {

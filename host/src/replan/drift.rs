@@ -14,8 +14,8 @@ const WINDOW: usize = 9;
 /// The first calls after planning, which find caches and connections cold.
 const COLD: usize = 3;
 
-/// Calls that should be over sooner say more of who woke up when than of links, and looking at the
-/// clock would be felt.
+/// Calls that should be over sooner, or are, say more of who woke up when than of links, and looking
+/// at the clock would be felt.
 const LEAST_NS: f64 = 1e5;
 
 /// A call that is measured: since when, and what is expected of it.
@@ -36,6 +36,8 @@ struct Expected {
 #[derive(Debug)]
 struct Class {
     alike: (Kind, u32),
+    /// The forecast of the last one.
+    ns: f64,
     cold: usize,
     /// The median of the first ones.
     base: Option<f64>,
@@ -79,13 +81,14 @@ impl Gauge {
             Some(at) => &mut self.classes[at],
             None => {
                 let recent = Vec::with_capacity(WINDOW);
-                let class = Class { alike, cold: COLD, base: None, recent, next: 0 };
+                let class = Class { alike, ns, cold: COLD, base: None, recent, next: 0 };
                 self.classes.push(class);
                 // It has just been put there.
                 let last = self.classes.len() - 1;
                 &mut self.classes[last]
             }
         };
+        class.ns = ns;
         class.add(time.as_secs_f64() * 1e9 / ns);
     }
 
@@ -121,8 +124,9 @@ impl Class {
 
     fn drift(&self) -> Option<f64> {
         let base = self.base.filter(|base| *base > 0.0 && self.recent.len() == WINDOW)?;
-        let moved = median(&self.recent) / base;
-        (moved > 0.0).then(|| moved.max(1.0 / moved))
+        let now = median(&self.recent);
+        let long = now.max(base) * self.ns >= LEAST_NS;
+        (long && now > 0.0).then(|| (now / base).max(base / now))
     }
 }
 
@@ -192,6 +196,15 @@ mod tests {
         make(&mut gauge, LARGE, WINDOW, 2.0);
         gauge.reset();
         assert!(near(gauge.drift(), 1.0), "planned anew");
+    }
+
+    #[test]
+    fn calls_that_are_over_soon_say_nothing_until_they_take_long() {
+        let mut gauge = settled(0.01);
+        make(&mut gauge, LARGE, WINDOW, 0.05);
+        assert!(near(gauge.drift(), 1.0), "50 us are not long");
+        make(&mut gauge, LARGE, WINDOW, 0.2);
+        assert!(near(gauge.drift(), 20.0), "{}", gauge.drift());
     }
 
     /// One collective may slow down alone, and other sizes have baselines of their own.

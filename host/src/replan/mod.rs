@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::group::Group;
 use crate::planner::PlanOptions;
 use meeting::Meeting;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 use unisono_planner::{Model, Table, Topology};
 
 pub(crate) use drift::{Gauge, Watch};
@@ -93,13 +93,14 @@ pub(crate) struct Replanner {
     own: Vec<u16>,
     /// Members of the group have no data, and hear nothing in calls.
     others: bool,
-    topology: Mutex<Arc<Topology>>,
+    /// Read at every attempt, by all members at the same time.
+    topology: RwLock<Arc<Topology>>,
     meeting: Meeting<Replanned>,
 }
 
 impl Replanner {
     pub fn new(builder: GroupBuilder, own: Vec<u16>, others: bool, topology: Topology) -> Self {
-        let (topology, meeting) = (Mutex::new(Arc::new(topology)), Meeting::new());
+        let (topology, meeting) = (RwLock::new(Arc::new(topology)), Meeting::new());
         Self { builder, own, others, topology, meeting }
     }
 
@@ -130,14 +131,14 @@ impl Replanner {
     }
 
     fn steady(&self, said: Said, plans: &Plans) -> Replanned {
-        let before = self.topology.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let before = self.topology.read().unwrap_or_else(PoisonError::into_inner).clone();
         let (drift, plan) = (said.factor(), print(&plans.now()));
         Replanned { drift, measured: None, before, plan, changed: false }
     }
 
     /// All processes measure, make a plan each, and agree that it is the same.
     fn measure(&self, said: Said, plans: &Plans) -> Result<Replanned, Error> {
-        let mut known = self.topology.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.topology.read().unwrap_or_else(PoisonError::into_inner).clone();
         let name = |member: &u16| {
             let nobody = unisono_planner::Member::named("", "cpu:aggregator", None, false);
             known.members.get(usize::from(*member)).cloned().unwrap_or(nobody)
@@ -155,13 +156,13 @@ impl Replanner {
         let table = Some(Arc::new(table));
         plans.set(PlanOptions { table, ..PlanOptions::clone(&options) });
         let topology = Arc::new(topology);
-        let before = std::mem::replace(&mut *known, topology.clone());
+        *self.topology.write().unwrap_or_else(PoisonError::into_inner) = topology.clone();
         let drift = said.factor();
         tracing::info!(
             "re-planned, drift {drift}: {}",
             if changed { "changed" } else { "as before" }
         );
-        Ok(Replanned { drift, measured: Some(topology), before, plan, changed })
+        Ok(Replanned { drift, measured: Some(topology), before: known, plan, changed })
     }
 }
 
