@@ -37,15 +37,13 @@ impl GroupBuilder {
         about: Option<About>,
         owners: Option<Owners>,
     ) -> Result<Group, Error> {
-        let replanning = self.clone();
+        let replanner = self.replanner(&places, team, about.as_ref());
         let Self { choice, order, chunk, window, timeout, interrupt, .. } = self;
         let Self { selection, on_stuck, .. } = self;
         let ranks = team.ranks;
         let options =
             PlanOptions { choice, order, chunk, window, owners, ..PlanOptions::new(ranks) };
-        let mixed = options.owners.is_some();
-        let on = places.on();
-        let options = PlanOptions { selection, mixed, ..options };
+        let options = PlanOptions { selection, mixed: options.owners.is_some(), ..options };
         let (kinds, mut taken, open) = sorted(places, team.own_members().count());
         let (limits, mut boards) = known(about, &taken);
         let mut links = Links::new(team, boards.calls)?;
@@ -77,7 +75,6 @@ impl GroupBuilder {
         };
         let relay = (!carried.is_empty()).then(|| Relay::start(carried, setup)).transpose();
         let relay = relay.map_err(|error| Error::Thread(error.to_string()))?;
-        let replanner = replanning.replanner(on, team, boards.any());
         boards.taken = taken.into_iter().map(Mutex::new).collect();
         let (started, failures) = (Instant::now(), team.failures());
         let shared = Arc::new(Shared {

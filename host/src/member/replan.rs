@@ -22,9 +22,9 @@ impl Member {
     /// measurement takes seconds: some tenths of one for every two ranks.
     ///
     /// Calls count that are waited for at once, or made by a [`Worker`](crate::Worker) one at a
-    /// time, and whose forecast and time are 0.1 ms at least; 21 that are alike are needed to see a drift. A
-    /// rank that comes late, again and again, looks like a slow link to the others, until the
-    /// measurement says that it is none; from then on, its being late is what is usual.
+    /// time, and whose forecast and time are 0.1 ms at least; 21 that are alike are needed to see a
+    /// drift. A rank that comes late, again and again, looks like a slow link to the others, until
+    /// the measurement says that it is none; from then on, its being late is what is usual.
     ///
     /// # Errors
     /// [`Error::Replan`] if the group was built without a topology, with one schedule for all

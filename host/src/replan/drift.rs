@@ -14,7 +14,7 @@ const WINDOW: usize = 9;
 /// The first calls after planning, which find caches and connections cold.
 const COLD: usize = 3;
 
-/// Calls that should be over sooner, or are, say more of who woke up when than of links, and looking
+/// Calls that should be over sooner, or are, say more of who woke up when than of links, and a look
 /// at the clock would be felt.
 const LEAST_NS: f64 = 1e5;
 

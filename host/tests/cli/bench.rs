@@ -272,8 +272,8 @@ fn what_cannot_plan_anew_is_refused() {
     let folder = folder();
     let args = ["bench", "-t", "2", "-b", "8", "-e", "8", "-n", "1", "--replan", "100"];
     let ended = run(folder.path(), &args);
-    let error = "error: --replan: the group was built without a topology, so its plans follow rules \
-                 that no measurement changes; give it one (`unisono probe` measures it)\n";
+    let error = "error: --replan: the group was built without a topology, so its plans follow \
+                 rules that no measurement changes; give it one (`unisono probe` measures it)\n";
     assert_eq!((ended.code, ended.err.as_str()), (Some(2), error));
     assert!(!ended.out.contains("float"), "no row: {}", ended.out);
     let file = folder.path().join("topology.json").display().to_string();
