@@ -23,5 +23,5 @@ pub use model::{Model, Port, Wire};
 pub use replay::{Question, replay};
 pub use selection::{Pick, Rule, Selection, SelectionError, nodes_of};
 pub use size::{bytes, shown};
-pub use table::{Candidate, Cut, Forecast, Limit, Row, Table, candidates, forecast};
-pub use topology::{Link, LinkKind, Member, Topology, TopologyError};
+pub use table::{Candidate, Cut, Forecast, Limit, Row, Table, candidates, fastest_cut, forecast};
+pub use topology::{Link, LinkKind, Member, Timing, Topology, TopologyError, label};

@@ -1,8 +1,9 @@
 //! What a group costs, as numbers for [`replay`](crate::replay).
 
-use crate::topology::Topology;
+use crate::topology::{Factors, Topology};
 use unisono_core::plan::LinkModel;
 use unisono_core::schedule::{MEMBERS_MAX, Nodes};
+use unisono_core::{Kind, Schedule};
 
 /// One member's own limits.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -45,6 +46,7 @@ pub struct Model {
     pub(crate) hosts: Vec<[f64; 2]>,
     /// Where ranks live, if somebody has said it.
     named: Option<Nodes>,
+    factors: Factors,
 }
 
 /// Members whose links are this much slower than the fastest ones are on another node.
@@ -72,7 +74,8 @@ impl Model {
         };
         let wires = members.iter().flat_map(|a| members.iter().map(move |b| wire(a, b)));
         let (ports, wires) = (members.iter().map(port).collect(), wires.collect());
-        Self { ranks, ports, wires, hosts: Vec::new(), named: None }
+        let (hosts, named, factors) = (Vec::new(), None, Factors::default());
+        Self { ranks, ports, wires, hosts, named, factors }
     }
 
     /// What was measured.
@@ -104,7 +107,8 @@ impl Model {
             }
         }
         let hosts = if names.len() > 1 { hosts } else { Vec::new() };
-        Self { ranks: topology.ranks(), ports, wires, hosts, named: None }
+        let factors = Factors::new(&topology.timings);
+        Self { ranks: topology.ranks(), ports, wires, hosts, named: None, factors }
     }
 
     /// The same group, with ranks on these nodes.
@@ -129,6 +133,12 @@ impl Model {
     #[must_use]
     pub fn wire(&self, from: usize, to: usize) -> Wire {
         self.wires[from * self.ports.len() + to]
+    }
+
+    /// How much longer a call takes than what is played of it, as far as that was measured.
+    #[must_use]
+    pub fn factor(&self, schedule: &Schedule, kind: Kind, bytes: u64) -> f64 {
+        if kind == Kind::AllReduce { self.factors.of(schedule, bytes) } else { 1.0 }
     }
 
     /// Every member by itself, as shares and bounds want it.

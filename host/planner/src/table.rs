@@ -143,6 +143,8 @@ pub fn forecast(
     let (bound, limit) = bound(&layout, dtype, model);
     // Stable: of equals the first.
     found.sort_by(|a, b| a.ns.total_cmp(&b.ns));
+    // What was measured in caches may be faster than links and folds are.
+    let bound = found.first().map_or(bound, |best| bound.min(best.ns));
     Forecast { candidates: found, bound, limit }
 }
 
@@ -170,8 +172,9 @@ fn bound(layout: &Layout, dtype: DType, model: &Model) -> (f64, Limit) {
     (bound, limit)
 }
 
-/// The schedule with the chunk size that suits it best.
-fn fastest_cut(
+/// The schedule with the chunk size that suits it best; `None` if it cannot do this.
+#[must_use]
+pub fn fastest_cut(
     model: &Model,
     schedule: &Schedule,
     cut: &Cut,
@@ -183,12 +186,13 @@ fn fastest_cut(
     let eager = if count.saturating_mul(size) > cut.eager { 0 } else { u64::from(cut.window) };
     let whole = Layout { kind, ranks, count, chunk: count.max(1), root: 0 };
     let least = lower_bound(&whole, dtype, &model.links());
+    let factor = model.factor(schedule, kind, count.saturating_mul(size));
     let mut best: Option<Candidate> = None;
     for chunk in cut.chunks(schedule, ranks, kind, count, size) {
         let layout = Layout { kind, ranks, count, chunk, root: 0 };
         let question = Question { schedule, layout, dtype, window: cut.window, eager };
         // What is extrapolated may be off by less than a hundredth.
-        let ns = replay(model, &question)?.max(least);
+        let ns = replay(model, &question)?.max(least) * factor;
         if best.as_ref().is_none_or(|best| ns < best.ns) {
             let cost = schedule.cost(&layout, dtype);
             best = Some(Candidate {
@@ -244,7 +248,12 @@ impl Table {
     /// Compares all schedules for all collectives and sizes.
     #[must_use]
     pub fn new(model: &Model, cut: &Cut) -> Self {
-        let all = candidates(model);
+        Self::of(model, cut, &candidates(model))
+    }
+
+    /// Compares these schedules; with a single one, its chunks.
+    #[must_use]
+    pub fn of(model: &Model, cut: &Cut, all: &[Schedule]) -> Self {
         let mut rows = Vec::new();
         for kind in Kind::ALL.into_iter().filter(|kind| *kind != Kind::Barrier) {
             let orders: &[bool] = if kind.reduces() { &[false, true] } else { &[true] };
@@ -254,7 +263,7 @@ impl Table {
             let sizes = std::iter::successors(Some(8), |size| Some(size * factor));
             for from in sizes.take_while(|size| *size <= LARGEST) {
                 for (_, any, rows) in &mut of {
-                    let best = fastest(model, &all, cut, (kind, *any), from);
+                    let best = fastest(model, all, cut, (kind, *any), from);
                     if let Some(Candidate { schedule, chunk, ns, .. }) = best {
                         push(rows, Row { from, schedule, chunk, ns: ns as u64 });
                     }
@@ -304,7 +313,8 @@ fn fastest(
         let chunk = cut.chunk(schedule, ranks, count, DTYPE.size() as u64);
         // The smallest chunk that may be compared.
         let layout = Layout { kind, ranks, count, chunk: (chunk / 16).max(1), root: 0 };
-        plan::predict(schedule, &layout, DTYPE, &links).map(|p| p.ns * SURE)
+        let factor = model.factor(schedule, kind, bytes);
+        plan::predict(schedule, &layout, DTYPE, &links).map(|p| p.ns * SURE * factor)
     };
     let permitted = all.iter().filter(|s| any || s.is_canonical(kind, ranks));
     let mut sorted: Vec<_> = permitted.filter_map(|s| Some((formula(s)?, s))).collect();

@@ -109,7 +109,11 @@ impl GroupBuilder {
         team: &Team,
     ) -> Result<PlanOptions, Error> {
         let Some(topology) = topology else { return Ok(options) };
-        let table = Table::new(&Model::new(topology), &options.cut());
+        let (model, cut) = (Model::new(topology), options.cut());
+        let table = match &options.choice {
+            Choice::Auto => Table::new(&model, &cut),
+            Choice::Fixed(schedule) => Table::of(&model, &cut, std::slice::from_ref(schedule)),
+        };
         team.first(Ok(Some(table.fingerprint())), "plan for the same topology")?;
         Ok(PlanOptions { table: Some(Arc::new(table)), ..options })
     }

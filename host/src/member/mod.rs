@@ -23,6 +23,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use unisono_core::wire::frame::Abort;
 use unisono_link_shm::Guard;
+use unisono_planner::Cut;
 
 pub(crate) use local::{AnyLink, FarLink, Local, Parts};
 pub(crate) use remote::Remote;
@@ -179,6 +180,11 @@ impl Member {
             Body::Local(local) => local.device(),
             Body::Remote(_) => None,
         }
+    }
+
+    /// How calls of the group are cut.
+    pub(crate) fn cut(&self) -> Cut {
+        self.shared.options.cut()
     }
 
     /// Is this rank on that GPU?

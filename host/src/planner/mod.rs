@@ -226,7 +226,9 @@ impl PlanOptions {
         bytes: u64,
     ) -> Result<(Option<Schedule>, Option<u64>), Error> {
         if let Choice::Fixed(schedule) = &self.choice {
-            return Ok((Some(schedule.clone()), None));
+            // Then the table is about this schedule.
+            let row = self.measured(kind, dtype, op, bytes);
+            return Ok((Some(schedule.clone()), row.map(|row| row.chunk_of(bytes))));
         }
         if let Some(pick) = self.selection.as_ref().and_then(|s| s.find(kind, bytes)) {
             let refused = |why| Error::NoPlan { kind, ranks: self.ranks, why: format!(": {why}") };
@@ -241,9 +243,13 @@ impl PlanOptions {
     }
 
     /// What measured links say of a call.
-    fn row(&self, kind: Kind, dtype: DType, op: Option<ReduceOp>, bytes: u64) -> Option<&Row> {
+    fn measured(&self, kind: Kind, dtype: DType, op: Option<ReduceOp>, bytes: u64) -> Option<&Row> {
         let any = self.order == Order::Any || op.is_none_or(|op| op.is_exact(dtype));
-        let row = self.table.as_ref().and_then(|table| table.find(kind, any, bytes));
+        self.table.as_ref().and_then(|table| table.find(kind, any, bytes))
+    }
+
+    /// What measured links say of a call that this group can make like that.
+    fn row(&self, kind: Kind, dtype: DType, op: Option<ReduceOp>, bytes: u64) -> Option<&Row> {
         let reduces = |schedule: &Schedule| match &self.boards {
             Some(boards) if kind.reduces() && boards.take_part(schedule, self.ranks) => {
                 boards.reduces(dtype, op)
@@ -254,6 +260,7 @@ impl PlanOptions {
         let fits = |schedule: &Schedule| {
             self.streams || *schedule != Schedule::OneShot || bytes <= self.one_shot_bytes()
         };
+        let row = self.measured(kind, dtype, op, bytes);
         row.filter(|row| reduces(&row.schedule) && fits(&row.schedule))
     }
 

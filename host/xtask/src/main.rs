@@ -6,6 +6,7 @@
 
 mod bench_net;
 mod bench_peers;
+mod bench_plans;
 mod boards;
 mod cmd;
 mod demo;
@@ -56,6 +57,8 @@ enum Task {
     BenchPeers(bench_peers::Options),
     /// Measure all-reduce between hosts in network namespaces: unequal links, lossy links.
     BenchNet(bench_net::Options),
+    /// Measure what the planner forecasts, by all schedules, sizes and set-ups.
+    BenchPlans(bench_plans::Options),
     /// Only install what `demo` and `test` need.
     Setup,
 }
@@ -88,6 +91,7 @@ fn run(task: Task) -> Result<ExitCode> {
         Task::GpuCheck(options) => gpu::check::run(&project, &options)?,
         Task::BenchPeers(options) => bench_peers::run(&project, &options)?,
         Task::BenchNet(options) => bench_net::run(&project, &options)?,
+        Task::BenchPlans(options) => bench_plans::run(&project, &options)?,
         Task::Setup => install::everything(&project)?,
     }
     Ok(ExitCode::SUCCESS)

@@ -15,14 +15,18 @@
 //! }
 //! ```
 //!
-//! Members may say `both`, links `message` (see [`Member::both`], [`Link::message`]).
+//! Members may say `both`, links `message` (see [`Member::both`], [`Link::message`]), and there may be
+//! `timings` of whole calls ([`Timing`]).
 //!
 //! Times are in seconds, rates in bytes per second. Ranks come first, in order, then members
 //! without data; there is one link for each member to each other one.
 
 mod system;
+mod timing;
 
 pub use system::{Numa, numa_nodes, numa_of_pci};
+pub(crate) use timing::Factors;
+pub use timing::{Timing, label};
 
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
@@ -54,6 +58,9 @@ pub struct Topology {
     pub members: Vec<Member>,
     /// Every ordered pair.
     pub links: Vec<Link>,
+    /// All-reduces by whole schedules, if they were measured.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub timings: Vec<Timing>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -186,7 +193,16 @@ impl Topology {
     /// # Errors
     /// [`TopologyError`] names the first entry that makes no sense.
     pub fn new(members: Vec<Member>, links: Vec<Link>) -> Result<Self, TopologyError> {
-        Self { what: What::Topology, version: VERSION, members, links }.checked()
+        let (what, timings) = (What::Topology, Vec::new());
+        Self { what, version: VERSION, members, links, timings }.checked()
+    }
+
+    /// The same with these timings of whole calls.
+    ///
+    /// # Errors
+    /// [`TopologyError`] names the first timing that makes no sense.
+    pub fn with_timings(self, timings: Vec<Timing>) -> Result<Self, TopologyError> {
+        Self { timings, ..self }.checked()
     }
 
     /// Reads a file's text.
@@ -219,20 +235,25 @@ impl Topology {
         serde_json::from_str::<Self>(text).map_err(bad)?.checked()
     }
 
-    /// The text of a file, one member or link a line.
+    /// The text of a file, one member, link or timing a line.
     #[must_use]
     pub fn text(&self) -> String {
-        let line = |value: Result<String, serde_json::Error>| value.unwrap_or_default();
-        let members: Vec<_> = self.members.iter().map(|m| line(serde_json::to_string(m))).collect();
-        let links: Vec<_> = self.links.iter().map(|l| line(serde_json::to_string(l))).collect();
-        let (members, links) = (members.join(",\n    "), links.join(",\n    "));
+        fn lines<T: Serialize>(all: &[T]) -> String {
+            let line = |value| serde_json::to_string(value).unwrap_or_default();
+            all.iter().map(line).collect::<Vec<_>>().join(",\n    ")
+        }
+        let (members, links) = (lines(&self.members), lines(&self.links));
         let mut text = String::new();
         // Writing to a string does not fail.
-        let _ = writeln!(
+        let _ = write!(
             text,
             "{{\n  \"unisono\": \"topology\",\n  \"version\": {VERSION},\n  \"members\": [\n    \
-             {members}\n  ],\n  \"links\": [\n    {links}\n  ]\n}}"
+             {members}\n  ],\n  \"links\": [\n    {links}\n  ]"
         );
+        if !self.timings.is_empty() {
+            let _ = write!(text, ",\n  \"timings\": [\n    {}\n  ]", lines(&self.timings));
+        }
+        text += "\n}\n";
         text
     }
 
@@ -318,6 +339,7 @@ impl Topology {
             return refuse(format!("no link from {} to {}", at / count, at % count));
         }
         self.links.sort_by_key(|link| (link.from, link.to));
+        timing::check(&mut self.timings)?;
         Ok(self)
     }
 }

@@ -1,5 +1,6 @@
 //! How fast the links and devices of a group are: calls of groups of two, then of the whole group.
 
+mod calls;
 mod timing;
 
 use super::{GroupBuilder, On};
@@ -114,8 +115,7 @@ impl GroupBuilder {
 
     /// The members of this process with the rates of their folds, and which ranks are on boards.
     fn rated(&self, own: Vec<Member>) -> Result<(Vec<Member>, Vec<bool>), Error> {
-        let on_board = |on: &On| matches!(on, On::Board(_) | On::Named(DeviceSpec::Dpu(_)));
-        let boards: Vec<bool> = self.named()?.iter().map(on_board).collect();
+        let boards: Vec<bool> = self.named()?.iter().map(is_board).collect();
         let rates = self.fold_rates()?;
         let (named, there) = (own.len(), rates.len());
         if named != there {
@@ -249,6 +249,10 @@ impl Survey<'_> {
         all.add(self.builder.told(found)?);
         Ok(())
     }
+}
+
+const fn is_board(on: &On) -> bool {
+    matches!(on, On::Board(_) | On::Named(DeviceSpec::Dpu(_)))
 }
 
 /// One topology of what was measured.

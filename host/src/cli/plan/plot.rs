@@ -3,7 +3,7 @@
 use super::super::report::{bytes, time};
 use super::super::svg::{Anchor, COLOURS, Svg};
 use super::predict::Question;
-use unisono_planner::candidates;
+use unisono_planner::{candidates, label};
 
 const WIDTH: f64 = 860.0;
 const HEIGHT: f64 = 560.0;
@@ -25,7 +25,7 @@ pub fn draw(question: &Question) -> String {
         let found = question.forecast(&all, size);
         bound.push((size as f64, found.bound.max(1.0)));
         for candidate in found.candidates {
-            let name = question.name(&candidate.schedule);
+            let name = label(&candidate.schedule).to_owned();
             let point = (size as f64, candidate.ns.max(1.0));
             match curves.iter_mut().find(|(known, ..)| *known == name) {
                 Some((.., points)) => points.push(point),

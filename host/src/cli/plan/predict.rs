@@ -2,10 +2,9 @@
 
 use super::super::error::Usage;
 use serde::Serialize;
-use unisono::schedule::Owners;
 use unisono::{DType, Kind, Order, ReduceOp, Schedule};
 use unisono_core::plan::shares;
-use unisono_planner::{Cut, Model, candidates, forecast};
+use unisono_planner::{Cut, Model, candidates, forecast, label};
 
 /// A group and a call on it, but for the size.
 pub struct Question {
@@ -125,7 +124,7 @@ impl Question {
     fn size(&self, all: &[Schedule], bytes: u64) -> Size {
         let found = self.forecast(all, bytes);
         let candidate = |c: &unisono_planner::Candidate| Candidate {
-            name: self.name(&c.schedule),
+            name: label(&c.schedule).into(),
             steps: c.steps,
             busiest: c.busiest,
             chunk: c.chunk / self.dtype.size() as u64,
@@ -146,16 +145,6 @@ impl Question {
     /// Does it keep to the orders that will do?
     pub fn permits(&self, schedule: &Schedule) -> bool {
         self.order.permits(schedule, self.kind, self.model.ranks(), self.op, self.dtype)
-    }
-
-    /// What a schedule is called here.
-    pub fn name(&self, schedule: &Schedule) -> String {
-        match schedule {
-            Schedule::Direct(owners) if Some(owners) != Owners::equal(owners.ranks()).as_ref() => {
-                "direct, best shares".into()
-            }
-            _ => schedule.name().into(),
-        }
     }
 
     /// The permitted candidate to choose: the one before unless another one is clearly faster.
@@ -182,7 +171,7 @@ impl Question {
                     Some((below, before)) => self.switch(all, *below, bytes, before),
                     None => bytes,
                 };
-                found.push(Crossover { from, name: self.name(&fastest) });
+                found.push(Crossover { from, name: label(&fastest).into() });
             }
             last = Some((bytes, fastest));
             bytes *= 2;

@@ -20,18 +20,22 @@ pub struct Survey<'a> {
 
 /// Measurements of a group.
 pub fn steps(ranks: usize) -> u64 {
-    (ranks * (ranks - 1) / 2 + 1 + ranks) as u64
+    (ranks * (ranks - 1) / 2 + 1 + ranks) as u64 + SCHEDULES
 }
 
+/// Schedules that are compared where all members are alike.
+const SCHEDULES: u64 = 6;
+
 impl Survey<'_> {
-    /// Everything, on all processes together; all have the result.
-    pub fn all(&self, progress: &Progress) -> Result<Topology> {
+    /// Everything, or links and devices only, on all processes together; all have the result.
+    pub fn all(&self, calls: bool, progress: &Progress) -> Result<Topology> {
         let builder = self.group.plain(self.job, self.places).interrupt(self.interrupt.flag());
         let step = |name| {
             progress.stage(name);
             progress.add(1);
         };
-        Ok(builder.measure(self.members(), &step)?)
+        let topology = builder.measure(self.members(), &step)?;
+        Ok(if calls { builder.measure_calls(topology, &step)? } else { topology })
     }
 
     /// The members of this process: ranks, then aggregators.

@@ -25,7 +25,9 @@ Examples:
 
 Every pair of ranks makes calls by itself, over the links that a group of them has: all-reduces of
 8 bytes, whose time is that of two messages, and broadcasts of large tensors in both directions.
-Then every rank broadcasts to all others, and all reduce to it.";
+Then every rank broadcasts to all others, and all reduce to it. At last the whole group makes
+all-reduces of 8 B to 16 MiB by every schedule: what they take beyond what links and folds explain
+corrects the forecasts.";
 
 /// Options of `unisono probe`.
 #[derive(clap::Args, Debug)]
@@ -41,6 +43,10 @@ pub struct ProbeArgs {
     /// Draw the links into this file
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
+    /// Measure links and devices only, not also all-reduces by every schedule: sooner done, but
+    /// forecasts are off by more
+    #[arg(long)]
+    no_calls: bool,
     /// Print the topology as JSON: what the file has
     #[arg(long)]
     json: bool,
@@ -87,7 +93,7 @@ pub fn run(args: &ProbeArgs, interrupt: &Interrupt) -> anyhow::Result<()> {
     let ((output, svg), _) = (files?, told?);
     let progress = Progress::steps(measure::steps(job.ranks()));
     let survey = measure::Survey { group: &args.group, job: &job, places: &places, interrupt };
-    let topology = survey.all(&progress)?;
+    let topology = survey.all(!args.no_calls, &progress)?;
     progress.finish();
     if !job.leads() {
         return Ok(());

@@ -3,7 +3,7 @@
 use crate::cmd;
 use crate::project::Project;
 use anyhow::{Context, Result, bail};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// Hosts on one bridge, each with a link of limited rate; gone with this object.
@@ -54,6 +54,16 @@ impl Hosts {
     pub fn on(rank: usize, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &format!("peer{rank}")]).arg(program);
+        command
+    }
+
+    /// A program of unisono on one of the hosts, as that rank of a job.
+    pub fn rank(&self, rank: usize, program: &Path, job: &str) -> Command {
+        let mut command = Self::on(rank, program);
+        command.env("UNISONO_RANK", rank.to_string()).env("UNISONO_SIZE", self.ranks.to_string());
+        command.env("UNISONO_MASTER", "10.99.0.1:29611").env("UNISONO_JOB", job);
+        // All hosts are of one owner, and nobody else's.
+        command.env("UNISONO_SECRET", "namespaces of one machine");
         command
     }
 

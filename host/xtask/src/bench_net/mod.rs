@@ -13,7 +13,7 @@ use crate::{cmd, launchers};
 use anyhow::{Context, Result};
 use bound::Rates;
 use clap::Args;
-use hosts::Hosts;
+pub use hosts::Hosts;
 use openmpi::OpenMpi;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -213,15 +213,9 @@ impl Programs {
     fn unisono(&self, hosts: &Hosts, args: &[Vec<String>], env: &[(&str, String)]) -> Result<Row> {
         let job = format!("bench-net-{}", std::process::id());
         let one = |rank: usize| {
-            let mut command = Hosts::on(rank, &self.unisono);
+            let mut command = hosts.rank(rank, &self.unisono, &job);
             command.args(args.iter().flatten()).env("BENCH_BUDGET_S", self.budget.to_string());
             command.envs(env.iter().map(|(name, value)| (*name, value)));
-            command
-                .env("UNISONO_RANK", rank.to_string())
-                .env("UNISONO_SIZE", hosts.count().to_string());
-            command.env("UNISONO_MASTER", "10.99.0.1:29611").env("UNISONO_JOB", &job);
-            // All hosts are of one owner, and nobody else's.
-            command.env("UNISONO_SECRET", "namespaces of one machine");
             command
         };
         Row::of(&hosts.run(one)?)
