@@ -184,7 +184,7 @@ impl Member {
 
     /// How calls of the group are cut.
     pub(crate) fn cut(&self) -> Cut {
-        self.shared.options.cut()
+        self.shared.plans.now().cut()
     }
 
     /// Is this rank on that GPU?

@@ -13,13 +13,14 @@ const MARK: u64 = u64::from_le_bytes(*b"replan\x01\xff");
 
 impl Member {
     /// Plans anew if calls do not take what they took after the last planning: links and devices
-    /// are measured again, as by [`GroupBuilder::measure`](crate::GroupBuilder::measure), and calls
-    /// from the next one on follow what was found. Results stay the same, to the bit.
+    /// are measured again, as by [`GroupBuilder::measure`](crate::GroupBuilder::measure), and whole
+    /// calls if the topology has timings of them. Calls from the next one on follow what was found.
+    /// Results stay the same, to the bit, unless the group allows any order.
     ///
     /// All members make this call at the same place in the order of their calls, with none in
     /// flight, every 100 steps of training perhaps; each on a thread of its own, as it blocks. If
     /// nobody's calls have drifted, it takes as long as a small all-reduce. Otherwise the
-    /// measurement takes seconds: some tenths of one for every two ranks.
+    /// measurement takes seconds: some tenths of one for every two ranks, more with whole calls.
     ///
     /// Calls count that are waited for at once, or made by a [`Worker`](crate::Worker) one at a
     /// time, and whose forecast and time are 0.1 ms at least; 21 that are alike are needed to see a

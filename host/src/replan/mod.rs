@@ -144,6 +144,11 @@ impl Replanner {
             known.members.get(usize::from(*member)).cloned().unwrap_or(nobody)
         };
         let topology = self.builder.measure(self.own.iter().map(name).collect(), &|_| ())?;
+        // Forecasts that were corrected by whole calls are so again.
+        let topology = match known.timings[..] {
+            [] => topology,
+            _ => self.builder.measure_calls(topology, &|_| ())?,
+        };
         let options = plans.now();
         let table = Table::new(&Model::new(&topology), &options.cut());
         let plan = table.fingerprint();

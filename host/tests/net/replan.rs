@@ -85,7 +85,9 @@ fn rank(rank: usize) {
         }
         wait_for(&file("slower"));
         let (before, same) = calls(member, 20)?;
+        let started = Instant::now();
         let done = member.replan(Replan::default())?;
+        let took = started.elapsed();
         assert!(done.drift > 1.3 && done.changed, "drift {}, {done:?}", done.drift);
         let (after, still) = calls(member, 20)?;
         assert_eq!([same, still], [bits; 2], "bits depend on the plan");
@@ -93,14 +95,16 @@ fn rank(rank: usize) {
         let call = Call { op: Some(Sum), ..Call::new(Kind::AllReduce, DType::F32, COUNT as u64) };
         let schedule = member.plan(&call)?.schedule.name();
         let found = done.measured.as_deref().map_or(0.0, sent);
-        let drift = done.drift;
-        Ok::<_, Error>((equal, before, after, drift, sent(&done.before), found, schedule, bits))
+        let sent = sent(&done.before);
+        let about = format!(
+            "by {schedule}; drift {:.2}, {took:.1?}; rank 3 sends {sent:.1}, then {found:.1} MB/s",
+            done.drift
+        );
+        Ok::<_, Error>((equal, before, after, about, bits))
     });
-    let (equal, before, after, drift, sent, found, schedule, bits) =
-        run.expect("no error").remove(0);
+    let (equal, before, after, about, bits) = run.expect("no error").remove(0);
     println!(
-        "rank {rank}: {:.0} ms, slower {:.0} ms, re-planned ({schedule}) {:.0} ms; \
-         drift {drift:.2}; rank 3 sends {sent:.1}, then {found:.1} MB/s; bits {bits:x}",
+        "rank {rank}: {:.0} ms, slower {:.0} ms, re-planned {:.0} ms {about}; bits {bits:x}",
         equal * 1e3,
         before * 1e3,
         after * 1e3
@@ -164,7 +168,7 @@ fn the_benchmark_says_what_has_changed() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = |name: &str| folder.path().join(name).display().to_string();
     let (topology, json) = (path("topology.json"), path("results.json"));
-    unisono(&format!("probe --links tcp -o {topology}"));
+    unisono(&format!("probe --links tcp --no-calls -o {topology}"));
     let said = std::thread::scope(|scope| {
         scope.spawn(|| {
             // At any time after the first calls: some 20 s are to come.

@@ -15,8 +15,8 @@
 //! }
 //! ```
 //!
-//! Members may say `both`, links `message` (see [`Member::both`], [`Link::message`]), and there may be
-//! `timings` of whole calls ([`Timing`]).
+//! Members may say `both`, links `message` (see [`Member::both`], [`Link::message`]), and there may
+//! be `timings` of whole calls ([`Timing`]).
 //!
 //! Times are in seconds, rates in bytes per second. Ranks come first, in order, then members
 //! without data; there is one link for each member to each other one.
