@@ -92,7 +92,8 @@ impl Arena {
     }
 
     /// A piece of `bytes` bytes, aligned to a pair of cache lines. What is in it is left over
-    /// from whoever had it before.
+    /// from whoever had it before. On a machine with several memory nodes it lies on the one of the
+    /// core that asks.
     ///
     /// `None` if there is no such stretch.
     #[must_use]
@@ -100,7 +101,9 @@ impl Arena {
         let bytes = bytes.max(1).checked_next_multiple_of(ALIGN)?;
         let align = if bytes >= HUGE { HUGE } else { ALIGN };
         let at = self.room().take(bytes, align)?;
-        Some(Piece { arena: self.clone(), at, bytes })
+        let piece = Piece { arena: self.clone(), at, bytes };
+        crate::numa::settle(piece.start(), bytes);
+        Some(piece)
     }
 
     fn room(&self) -> MutexGuard<'_, Room> {

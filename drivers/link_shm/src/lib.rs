@@ -12,6 +12,8 @@
 //! a socket closes marks the peer as dead; from then on its links are closed and memory that was
 //! lent to it is free again, since nobody reads it any more.
 //!
+//! On machines with several memory nodes a piece lies near the core that has asked for it.
+//!
 //! Memory outside the arena is lent where the system lets the other process reach it: the receiver
 //! has it copied (cross-memory attach), once to fold it and once with the answer. Both processes
 //! try that when they meet ([`Fabric::attached`]). Elsewhere it cannot be lent
@@ -29,6 +31,7 @@ mod attach;
 mod fabric;
 mod greet;
 mod layout;
+mod numa;
 mod peer;
 mod watch;
 mod word;

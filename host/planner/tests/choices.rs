@@ -4,7 +4,8 @@ use unisono_core::plan::LinkModel;
 use unisono_core::schedule::Owners;
 use unisono_core::{DType, Kind, Schedule};
 use unisono_planner::{
-    Candidate, Cut, Link, LinkKind, Member, Model, Table, Topology, candidates, forecast,
+    Candidate, Cut, Link, LinkKind, Member, Model, Table, Timing, Topology, candidates, forecast,
+    label,
 };
 
 const CUT: Cut = Cut { chunk: [1 << 10, 256 << 10], window: 16, eager: 256 << 10 };
@@ -211,4 +212,55 @@ fn one_way_at_a_time_and_time_for_each_message() {
         [&plain, &chatty].map(|t| (1 << 20) as f64 * in_m(&Model::new(t), direct(), 1 << 20));
     // Two chunks and two results each way, one after the other.
     assert!((6e4..2e5).contains(&(other - one)), "{one} {other}");
+}
+
+/// What a call took beyond what was played of it counts from then on, for choices too.
+#[test]
+fn measured_calls_correct_forecasts_and_choices() {
+    let topology = two_hosts(LinkKind::Tcp, 2);
+    let all = candidates(&Model::new(&topology));
+    let of = |topology: &Topology, kind, bytes| {
+        forecast(&Model::new(topology), &all, &CUT, kind, DType::F32, bytes)
+    };
+    let before = of(&topology, Kind::AllReduce, 1 << 20);
+    let first = before.candidates[0].clone();
+    // As fast as forecast up to 64 KiB, then slower and slower, up to 9 times as slow.
+    let timing = |bytes: u64, factor: f64| {
+        let schedule = label(&first.schedule).to_owned();
+        Timing { schedule, bytes, forecast: 1e-3, time: 1e-3 * factor }
+    };
+    let timings = vec![timing(64 << 10, 1.0), timing((2 << 20) - (64 << 10), 9.0)];
+    let timed = topology.clone().with_timings(timings).expect("they make sense");
+    let after = of(&timed, Kind::AllReduce, 1 << 20);
+    assert_ne!(after.candidates[0].schedule, first.schedule);
+    let again =
+        after.candidates.iter().find(|c| c.schedule == first.schedule).expect("still there");
+    assert!((again.ns / first.ns - 5.0).abs() < 1e-9, "halfway between 1 and 9");
+    // Others, other collectives and smaller sizes are what they were.
+    for (kind, bytes) in [(Kind::ReduceScatter, 1 << 20), (Kind::AllReduce, 64 << 10)] {
+        assert_eq!(of(&timed, kind, bytes), of(&topology, kind, bytes));
+    }
+    let rest = |forecast: &unisono_planner::Forecast| -> Vec<Candidate> {
+        let rest = forecast.candidates.iter().filter(|c| c.schedule != first.schedule);
+        rest.cloned().collect()
+    };
+    assert_eq!(rest(&after), rest(&before));
+    // The table chooses alike.
+    let row = |topology: &Topology| {
+        let table = Table::new(&Model::new(topology), &CUT);
+        table.find(Kind::AllReduce, true, 1 << 20).map(|row| row.schedule.clone())
+    };
+    assert_eq!(row(&topology), Some(first.schedule.clone()));
+    assert_eq!(row(&timed), Some(after.candidates[0].schedule.clone()));
+    // Faster than links and folds: the bound gives way.
+    let fast = before.candidates.iter().map(|c| Timing {
+        schedule: label(&c.schedule).to_owned(),
+        bytes: 8,
+        forecast: 1e-3,
+        time: 1e-5,
+    });
+    let fast = topology.with_timings(fast.collect()).expect("they make sense");
+    let found = of(&fast, Kind::AllReduce, 1 << 20);
+    assert_eq!(found.bound, found.candidates[0].ns);
+    assert_eq!(Topology::parse(&fast.text()), Ok(fast), "timings are in the file");
 }

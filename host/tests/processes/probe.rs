@@ -44,6 +44,12 @@ fn threads_and_processes_are_measured() {
 
     let text = succeed(&all(2, "probe --links tcp --json"));
     demand(&links(&text), 2, |_, _| "tcp");
+    for schedule in ["direct", "ring", "one-shot", "binomial", "double-tree", "halving-doubling"] {
+        let timing = format!("{{\"schedule\":\"{schedule}\",\"bytes\":");
+        assert_eq!(text.matches(&timing).count(), 9, "sizes of {schedule}: {text}");
+    }
+    let text = succeed(&all(2, "probe --no-calls --json"));
+    assert!(!text.contains("timings"), "{text}");
     // A process with two ranks and one with one: both ways of meeting in one group.
     let lines = [words("probe --json --on cpu,cpu"), words("probe --json --on cpu")];
     let text = succeed(&lines);

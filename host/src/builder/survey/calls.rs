@@ -1,11 +1,14 @@
 //! How long whole calls take, by every schedule that is worth comparing.
 
-use super::timing::typical;
+use super::timing::{timed, typical};
 use super::{Step, Survey};
 use crate::builder::GroupBuilder;
 use crate::call::Call;
 use crate::error::Error;
+use crate::group::Group;
 use crate::member::Member;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use unisono_core::ReduceOp::Sum;
 use unisono_core::{DType, Kind, Order, Schedule};
 use unisono_planner::topology::{Timing, label};
@@ -65,35 +68,71 @@ impl Survey<'_> {
             builder.aggregators = Vec::new();
         }
         let mut group = builder.topology(topology.clone()).build()?;
-        let found = group.run(|member| {
-            let mut found = Vec::new();
-            for bytes in SIZES {
-                let (cut, count) = (member.cut(), bytes / 4);
-                let played = fastest_cut(model, schedule, &cut, Kind::AllReduce, DType::F32, count);
-                let Some(played) = played else { continue };
-                let forecast = (played.ns * 1e-9).max(1e-9);
-                let time = all_reduces(member, count, forecast)?;
-                if member.rank() == 0 {
-                    let schedule = label(schedule).to_owned();
-                    found.push(Timing { schedule, bytes, forecast, time });
-                }
-                if forecast > LONG {
-                    break;
-                }
-            }
-            Ok::<_, Error>(found)
-        });
-        let found = found.map(|found| found.concat());
-        timings.extend(self.builder.told(found)?.concat());
+        // Once to know how often each size fits the time; only ranks hear results, so all members
+        // are told how long that took.
+        let once = self.sizes(&mut group, |member, count, _| {
+            all_reduces(member, count, &mut |member, call| timed(member, 1, call))
+        })?;
+        let times = self.sizes(&mut group, |member, count, at| {
+            let about = once.get(at).copied().unwrap_or(LONG);
+            all_reduces(member, count, &mut |member, call| typical(member, about, call))
+        })?;
+        let played = self.of_first(&mut group, |member| {
+            let (cut, kind, dtype) = (member.cut(), Kind::AllReduce, DType::F32);
+            let played = |bytes| fastest_cut(model, schedule, &cut, kind, dtype, bytes / 4);
+            Ok(SIZES.map(|bytes| played(bytes).map(|played| played.ns * 1e-9)))
+        })?;
+        let known = SIZES.into_iter().zip(times).zip(played.into_iter().flatten());
+        timings.extend(known.filter_map(|((bytes, time), played)| {
+            let (schedule, forecast) = (label(schedule).to_owned(), played?.max(1e-9));
+            Some(Timing { schedule, bytes, forecast, time })
+        }));
         Ok(())
+    }
+
+    /// What rank 0 finds when all members do this; all processes are told.
+    fn of_first<T: Send + Serialize + DeserializeOwned>(
+        &self,
+        group: &mut Group,
+        work: impl Fn(&mut Member) -> Result<T, Error> + Sync,
+    ) -> Result<Option<T>, Error> {
+        let found = group.run(|member| {
+            let found = work(member)?;
+            Ok::<_, Error>((member.rank() == 0).then_some(found))
+        });
+        Ok(self.builder.told(found)?.into_iter().flatten().flatten().next())
+    }
+
+    /// Seconds of all sizes, as rank 0 has measured them and all members know them.
+    fn sizes(
+        &self,
+        group: &mut Group,
+        time: impl Fn(&mut Member, u64, usize) -> Result<f64, Error> + Sync,
+    ) -> Result<Vec<f64>, Error> {
+        let mut all = Vec::new();
+        for (at, bytes) in SIZES.into_iter().enumerate() {
+            let found = self.of_first(group, |member| time(member, bytes / 4, at))?;
+            all.extend(found);
+            if found.is_none_or(|time| time > LONG) {
+                break;
+            }
+        }
+        Ok(all)
     }
 }
 
-/// Seconds of an all-reduce of so many f32, which should take about so long.
-fn all_reduces(member: &mut Member, count: u64, about: f64) -> Result<f64, Error> {
+type Timed<'a> = &'a mut dyn FnMut(
+    &mut Member,
+    &mut dyn FnMut(&mut Member) -> Result<(), Error>,
+) -> Result<f64, Error>;
+
+/// Seconds of an all-reduce of so many f32, by this way of measuring; once before that, as it meets
+/// memory that nobody has touched.
+fn all_reduces(member: &mut Member, count: u64, time: Timed<'_>) -> Result<f64, Error> {
     let call = Call { op: Some(Sum), ..Call::new(Kind::AllReduce, DType::F32, count) };
     // Tensors of members without data have no elements.
     let has = if member.rank() < member.ranks() { count as usize } else { 0 };
     let mut tensor = member.tensor::<f32>(has)?;
-    typical(member, about, &mut |member| member.in_place(&call, &mut tensor))
+    member.in_place(&call, &mut tensor)?;
+    time(member, &mut |member| member.in_place(&call, &mut tensor))
 }

@@ -86,7 +86,7 @@ impl Place {
             On::Here(ranks, links) => {
                 let mut command = Command::new(&self.unisono);
                 command.args(["launch", "-n", &ranks.to_string(), "--"]).arg(&self.unisono);
-                cmd::run_aside(command.args(args).args(["--links", links]))
+                cmd::read(command.args(args).args(["--links", links])).map(drop)
             }
             On::Hosts(hosts) => {
                 let job = format!("bench-plans-{}", std::process::id());

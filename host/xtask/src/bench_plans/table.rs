@@ -83,7 +83,7 @@ fn middle(values: &[f64]) -> f64 {
 fn short(bytes: u64) -> String {
     match bytes {
         ..1024 => format!("{bytes} B"),
-        ..1_048_576 => format!("{} KiB", bytes >> 10),
+        1024..1_048_576 => format!("{} KiB", bytes >> 10),
         _ => format!("{} MiB", bytes >> 20),
     }
 }
