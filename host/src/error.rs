@@ -83,6 +83,9 @@ pub enum Error {
         /// Why not, if the caller asked for a certain one.
         why: String,
     },
+    /// A group cannot plan anew.
+    #[error("cannot re-plan: {0}")]
+    Replan(String),
     /// Two ranks made calls that do not belong together.
     #[error(
         "ranks {a} and {b} disagree: rank {a} called {}, rank {b} called {}{}; \

@@ -9,6 +9,7 @@ use crate::calls::Output;
 use crate::element::Element;
 use crate::error::Error;
 use crate::member::Member;
+use crate::replan::{Replan, Replanned, Watch};
 use crate::tensor::BufferMut;
 use std::any::Any;
 use std::collections::VecDeque;
@@ -178,8 +179,25 @@ impl<T> Future for Promise<T> {
     }
 }
 
-/// Begins a call on the worker's member and says how to end it.
-type Job = Box<dyn FnOnce(&mut Member) -> Option<InFlight> + Send>;
+/// What comes of planning anew on a [`Worker`].
+#[must_use = "whether it went well comes from `wait`"]
+pub struct Replanning {
+    told: mpsc::Receiver<Result<Replanned, Error>>,
+    rank: u16,
+}
+
+impl Replanning {
+    /// Blocks until it is done.
+    ///
+    /// # Errors
+    /// As for [`Member::replan`].
+    pub fn wait(self) -> Result<Replanned, Error> {
+        self.told.recv().unwrap_or(Err(Error::PeerLost(self.rank)))
+    }
+}
+
+/// Begins a call on the worker's member, where it may be the only one, and says how to end it.
+type Job = Box<dyn FnOnce(&mut Member, bool) -> Option<InFlight> + Send>;
 
 /// Ends a call: takes what has become of it, and its tensor.
 type End = Box<dyn FnOnce(Result<(), Error>, Option<Box<dyn Any + Send>>) + Send>;
@@ -189,6 +207,8 @@ struct InFlight {
     op_id: u64,
     /// Says to the member that somebody waits for the call.
     _claim: Arc<()>,
+    /// If it is the only one: others would share its links.
+    watch: Option<Watch>,
     end: End,
 }
 
@@ -226,25 +246,45 @@ impl Worker {
         });
         let promise = Promise(cell.clone());
         let keeper = Keeper { cell, rank: self.rank, kept: false };
-        let job: Job = Box::new(move |member| match member.start(&call, tensor) {
-            Err(error) => {
-                keeper.put(Err(error));
-                None
-            }
-            Ok(pending) => Some(InFlight {
-                op_id: pending.op_id,
-                _claim: pending.claim,
-                end: Box::new(move |result, tensor| {
-                    let tensor = tensor.and_then(|t| t.downcast().ok()).map(|t| *t);
-                    keeper.put(result.and_then(|()| tensor.ok_or(Error::NoSuchCall)));
+        let job: Job = Box::new(move |member, alone| {
+            let watch = if alone { member.watch(&call) } else { None };
+            match member.start(&call, tensor) {
+                Err(error) => {
+                    keeper.put(Err(error));
+                    None
+                }
+                Ok(pending) => Some(InFlight {
+                    op_id: pending.op_id,
+                    _claim: pending.claim,
+                    watch,
+                    end: Box::new(move |result, tensor| {
+                        let tensor = tensor.and_then(|t| t.downcast().ok()).map(|t| *t);
+                        keeper.put(result.and_then(|()| tensor.ok_or(Error::NoSuchCall)));
+                    }),
                 }),
-            }),
+            }
         });
+        self.queue(job);
+        promise
+    }
+
+    /// Queues a [`Member::replan`] behind the calls that were queued before, which must have been
+    /// waited for.
+    pub fn replan(&self, when: Replan) -> Replanning {
+        let (tell, told) = mpsc::channel();
+        self.queue(Box::new(move |member, _| {
+            // Nobody may want to know.
+            let _ = tell.send(member.replan(when));
+            None
+        }));
+        Replanning { told, rank: self.rank }
+    }
+
+    fn queue(&self, job: Job) {
         if let Some(jobs) = &self.jobs {
             // If the thread is gone, the job is dropped and keeps its promise on the way.
             let _ = jobs.send(job);
         }
-        promise
     }
 }
 
@@ -277,7 +317,11 @@ fn work(mut member: Member, inbox: &mpsc::Receiver<Job>) {
             };
             match next {
                 Ok(job) => {
-                    flying.extend(job(&mut member));
+                    let alone = flying.is_empty();
+                    flying.extend(job(&mut member, alone));
+                    if let [first, _, ..] = flying.make_contiguous() {
+                        first.watch = None;
+                    }
                     idle = 0;
                 }
                 Err(RecvTimeoutError::Disconnected) => open = false,
@@ -291,6 +335,7 @@ fn work(mut member: Member, inbox: &mpsc::Receiver<Job>) {
             match member.poll(call.op_id) {
                 Some(result) => {
                     let tensor = member.unhold(call.op_id);
+                    member.seen(call.watch.filter(|_| result.is_ok()));
                     (call.end)(result, tensor);
                     idle = 0;
                 }

@@ -52,6 +52,8 @@ impl Row {
 pub struct Table {
     /// By collective; with the canonical order, and with any.
     rows: Vec<(Kind, bool, Vec<Row>)>,
+    /// Its fingerprint: there are hundreds of rows.
+    print: u64,
 }
 
 /// One schedule for one size, and what it takes.
@@ -269,7 +271,7 @@ impl Table {
             }
             rows.append(&mut of);
         }
-        Self { rows }
+        Self { print: print(&rows), rows }
     }
 
     /// The row for a call; `any`: every order of the fold will do.
@@ -281,16 +283,10 @@ impl Table {
         rows.get(after.saturating_sub(1))
     }
 
-    /// 64 bits that tables share only if they choose the same (FNV-1a).
+    /// 64 bits that tables share only if they choose the same.
     #[must_use]
-    pub fn fingerprint(&self) -> u64 {
-        let of = |row: &Row| [row.from, row.schedule.fingerprint(), row.chunk];
-        let all = self.rows.iter().flat_map(|(kind, any, rows)| {
-            [*kind as u64, u64::from(*any)].into_iter().chain(rows.iter().flat_map(of))
-        });
-        all.flat_map(u64::to_le_bytes).fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-        })
+    pub const fn fingerprint(&self) -> u64 {
+        self.print
     }
 
     /// All rows of a collective.
@@ -346,6 +342,17 @@ const SURE: f64 = 0.97;
 
 /// With so many chunks it does not matter that some owners have one more.
 const MANY: u64 = 64;
+
+/// FNV-1a of what rows choose.
+fn print(rows: &[(Kind, bool, Vec<Row>)]) -> u64 {
+    let of = |row: &Row| [row.from, row.schedule.fingerprint(), row.chunk];
+    let all = rows.iter().flat_map(|(kind, any, rows)| {
+        [*kind as u64, u64::from(*any)].into_iter().chain(rows.iter().flat_map(of))
+    });
+    all.flat_map(u64::to_le_bytes).fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
 
 /// Adds a row unless the one before says the same.
 fn push(rows: &mut Vec<Row>, next: Row) {

@@ -14,6 +14,7 @@ use crate::member::{Boards, CALLS_MAX, Member, Parts, Remote, Shared};
 use crate::memory::Pool;
 use crate::planner::{Limits, PlanOptions};
 use crate::relay::{self, Relay};
+use crate::replan::Plans;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 use unisono_core::schedule::Owners;
@@ -36,13 +37,13 @@ impl GroupBuilder {
         about: Option<About>,
         owners: Option<Owners>,
     ) -> Result<Group, Error> {
+        let replanner = self.replanner(&places, team, about.as_ref());
         let Self { choice, order, chunk, window, timeout, interrupt, .. } = self;
         let Self { selection, on_stuck, .. } = self;
         let ranks = team.ranks;
         let options =
             PlanOptions { choice, order, chunk, window, owners, ..PlanOptions::new(ranks) };
-        let mixed = options.owners.is_some();
-        let options = PlanOptions { selection, mixed, ..options };
+        let options = PlanOptions { selection, mixed: options.owners.is_some(), ..options };
         let (kinds, mut taken, open) = sorted(places, team.own_members().count());
         let (limits, mut boards) = known(about, &taken);
         let mut links = Links::new(team, boards.calls)?;
@@ -78,7 +79,9 @@ impl GroupBuilder {
         let (started, failures) = (Instant::now(), team.failures());
         let shared = Arc::new(Shared {
             _relay: relay,
-            options,
+            ranks,
+            plans: Plans::new(options),
+            replanner,
             timeout,
             started,
             pool,

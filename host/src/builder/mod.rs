@@ -207,8 +207,8 @@ impl GroupBuilder {
     }
 
     /// What was measured of this group's links and devices (`unisono probe`), from which the
-    /// planner then chooses. Of several processes the first one's counts. The result does not
-    /// depend on it.
+    /// planner then chooses, until [`Member::replan`](crate::Member::replan) finds otherwise. Of
+    /// several processes the first one's counts. The result does not depend on it.
     #[must_use]
     pub fn topology(mut self, topology: Topology) -> Self {
         self.topology = Some(topology);

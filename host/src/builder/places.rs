@@ -126,6 +126,15 @@ impl Places {
         Ok(Self { ranks, aggregators, open })
     }
 
+    /// The ranks' devices, open as they are.
+    pub fn on(&self) -> Vec<On> {
+        let one = |place: &Place| match place {
+            Place::Device(_, Some(opened)) => On::Open(opened.clone()),
+            Place::Device(_, None) | Place::Board(_) => On::Named(DeviceSpec::Cpu),
+        };
+        self.ranks.iter().map(one).collect()
+    }
+
     /// Refuses a group that is too large for a board.
     pub fn check(&self, members: u16) -> Result<(), Error> {
         for board in self.ranks.iter().chain(&self.aggregators).filter_map(Place::board) {

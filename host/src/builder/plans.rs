@@ -1,10 +1,14 @@
 //! What a group's plans follow from beside the calls: measured links, and what somebody chose.
 
-use super::GroupBuilder;
+use super::places::{About, Places};
 use super::team::Team;
+use super::{GroupBuilder, On};
+use crate::device::DeviceSpec;
 use crate::error::Error;
 use crate::planner::{Choice, PlanOptions};
+use crate::replan::Replanner;
 use std::sync::Arc;
+use std::time::Duration;
 use unisono_planner::{Model, Selection, Table, Topology};
 
 /// Bytes of a topology's text that processes tell each other at a time.
@@ -112,5 +116,39 @@ impl GroupBuilder {
         };
         team.first(Ok(Some(table.fingerprint())), "plan for the same topology")?;
         Ok(PlanOptions { table: Some(Arc::new(table)), ..options })
+    }
+
+    /// What plans anew for members of this process, which are in these places; or why nothing does.
+    pub(super) fn replanner(
+        &self,
+        places: &Places,
+        team: &Team,
+        about: Option<&About>,
+    ) -> Result<Replanner, String> {
+        if self.choice != Choice::Auto {
+            return Err("the group has one schedule for all calls, whatever they take".to_owned());
+        }
+        let mut builder = self.plain();
+        let Some(topology) = self.topology.clone() else {
+            let text = "the group was built without a topology, so its plans follow rules that no \
+                        measurement changes; give it one (`unisono probe` measures it)";
+            return Err(text.to_owned());
+        };
+        if about.is_some_and(|about| !about.names.is_empty()) {
+            let text = "a board is in one group at a time, and so cannot be measured; build the \
+                        group anew with a new topology";
+            return Err(text.to_owned());
+        }
+        let own: Vec<u16> = team.own_members().collect();
+        let without = own.iter().filter(|member| **member >= team.ranks).count();
+        builder.ranks = Some(places.on());
+        builder.aggregators = vec![On::Named(DeviceSpec::Aggregator); without];
+        let others = team.homes.len() > usize::from(team.ranks);
+        Ok(Replanner::new(builder, own, others, topology))
+    }
+
+    /// How long members of one process wait for each other.
+    pub(crate) const fn patience(&self) -> Duration {
+        self.timeout
     }
 }

@@ -191,6 +191,11 @@ impl Local {
         })
     }
 
+    /// The plans have changed.
+    pub fn forget(&mut self) {
+        self.last = None;
+    }
+
     /// Begins a call.
     ///
     /// # Safety
@@ -255,9 +260,9 @@ impl Local {
 
     /// Do the ranks make this call without this member, which has no data?
     fn is_left_out(&self, call: &Call) -> bool {
-        let options = &self.shared.options;
-        let without = |plan: Plan| self.rank >= plan.schedule.members(options.ranks);
-        self.rank >= options.ranks && options.plan_of(call).is_ok_and(without)
+        let ranks = self.shared.ranks;
+        let without = |plan: Plan| self.rank >= plan.schedule.members(ranks);
+        self.rank >= ranks && self.shared.plans.now().plan_of(call).is_ok_and(without)
     }
 
     /// Prepares a call like the last one, or as a new one.
@@ -303,13 +308,13 @@ impl Local {
 
     /// Everything about a call but its memory.
     fn prepare(&self, key: Key) -> Result<Prepared, Error> {
-        let plan = self.shared.options.plan_of(&key.call)?;
+        let options = self.shared.plans.now();
+        let plan = options.plan_of(&key.call)?;
         let Call { kind, dtype, op, weight, count, .. } = key.call;
-        let ranks = self.shared.options.ranks;
+        let ranks = self.shared.ranks;
         let [input_private, output_private] = key.lies.map(|lies| lies == Lies::Private);
         // What a device copies goes through its own memory.
         let copied = self.device.is_none() && key.lies != [Lies::Seen; 2];
-        let options = &self.shared.options;
         let window = if copied { options.window_of_copied(&plan, dtype) } else { plan.window };
         let mut config = Config {
             epoch: 0,

@@ -2,6 +2,7 @@
 
 mod local;
 mod remote;
+mod replan;
 pub(crate) mod seat;
 mod wait;
 mod ways;
@@ -13,8 +14,9 @@ use crate::error::Error;
 use crate::failures::Failures;
 use crate::memory::Pool;
 use crate::pending::Held;
-use crate::planner::{Plan, PlanOptions};
+use crate::planner::Plan;
 use crate::relay::Relay;
+use crate::replan::{Gauge, Plans, Replanner};
 use crate::stuck::OnStuck;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -56,7 +58,11 @@ pub(crate) struct Shared {
     /// What carries frames between boards of this process and members of others. First: while it
     /// ends, the other processes must not take this one for dead.
     pub _relay: Option<Relay>,
-    pub options: PlanOptions,
+    /// Ranks with data.
+    pub ranks: u16,
+    pub plans: Plans,
+    /// What plans anew, or why nothing can.
+    pub replanner: Result<Replanner, String>,
     pub timeout: Duration,
     pub started: Instant,
     pub pool: Pool,
@@ -143,6 +149,8 @@ pub struct Member {
     shared: Arc<Shared>,
     body: Body,
     held: Vec<Held>,
+    /// What says when to plan anew, where that can be done.
+    gauge: Option<Gauge>,
 }
 
 macro_rules! on_body {
@@ -157,11 +165,12 @@ macro_rules! on_body {
 impl Member {
     pub(crate) fn local(rank: u16, shared: Arc<Shared>, parts: Parts) -> Self {
         let body = Body::Local(Local::new(rank, shared.clone(), parts));
-        Self { rank, shared, body, held: Vec::new() }
+        let gauge = shared.replanner.is_ok().then(Gauge::default);
+        Self { rank, shared, body, held: Vec::new(), gauge }
     }
 
     pub(crate) fn remote(rank: u16, shared: Arc<Shared>, remote: Remote) -> Self {
-        Self { rank, shared, body: Body::Remote(remote), held: Vec::new() }
+        Self { rank, shared, body: Body::Remote(remote), held: Vec::new(), gauge: None }
     }
 
     /// The GPU that this rank is on; `None` for the CPU and for boards.
@@ -175,7 +184,7 @@ impl Member {
 
     /// How calls of the group are cut.
     pub(crate) fn cut(&self) -> Cut {
-        self.shared.options.cut()
+        self.shared.plans.now().cut()
     }
 
     /// Is this rank on that GPU?
@@ -197,7 +206,7 @@ impl Member {
     /// Ranks with data in the group.
     #[must_use]
     pub fn ranks(&self) -> u16 {
-        self.shared.options.ranks
+        self.shared.ranks
     }
 
     /// Number of the next call.
@@ -240,7 +249,7 @@ impl Member {
     /// # Errors
     /// [`Error::NoPlan`].
     pub fn plan(&self, call: &Call) -> Result<Plan, Error> {
-        self.shared.options.plan_of(call)
+        self.shared.plans.now().plan_of(call)
     }
 
     /// Begins a call.
@@ -264,6 +273,7 @@ impl Member {
         if !self.make_room() {
             return Err(Error::Busy(self.calls_max()));
         }
+        let watch = self.watch(call);
         let guard = NoUnwind;
         let result = match &mut self.body {
             // SAFETY: the caller's promise.
@@ -274,6 +284,7 @@ impl Member {
             }
         };
         std::mem::forget(guard);
+        self.seen(watch.filter(|_| result.is_ok()));
         result
     }
 

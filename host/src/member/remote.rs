@@ -112,7 +112,7 @@ impl Remote {
     pub unsafe fn begin(&mut self, call: &Call, memory: Memory) -> Result<u64, Error> {
         let op_id = self.next_op;
         // Every member comes to the same plan, or to the same error.
-        let plan = match self.shared.options.plan_of(call) {
+        let plan = match self.shared.plans.now().plan_of(call) {
             Ok(plan) => plan,
             Err(error) => {
                 self.next_op += 1;
@@ -121,7 +121,7 @@ impl Remote {
         };
         let (output, refused, cancelled) = (None, None, false);
         let mut flight = Flight { op_id, output, refused, cancelled, result: None };
-        if self.rank >= plan.schedule.members(self.shared.options.ranks) {
+        if self.rank >= plan.schedule.members(self.shared.ranks) {
             // The board has no part in it.
             flight.result = Some(Ok(()));
         } else {
@@ -151,7 +151,7 @@ impl Remote {
             op_id,
             role,
             kind: call.kind,
-            ranks: self.shared.options.ranks,
+            ranks: self.shared.ranks,
             count: call.count,
             chunk: plan.chunk,
             root: call.agreed_root(),
@@ -187,7 +187,7 @@ impl Remote {
         call: &Call,
         memory: Memory,
     ) -> Result<(Role, Option<Output>), Error> {
-        let ranks = self.shared.options.ranks;
+        let ranks = self.shared.ranks;
         if self.rank >= ranks {
             return Ok((Role::Aggregator, None));
         }

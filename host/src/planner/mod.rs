@@ -326,6 +326,8 @@ impl PlanOptions {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use unisono_core::plan::LinkModel;
+    use unisono_planner::Model;
 
     /// Schedule and chunk, in elements, of an all-reduce of so many f32.
     fn planned(options: &PlanOptions, count: u64) -> (String, u64) {
@@ -348,5 +350,28 @@ mod tests {
         assert_eq!(planned(&crowded, 1 << 20), ("direct".to_owned(), 24 << 10), "4 MiB");
         let memory = PlanOptions { streams: false, ..crowded };
         assert_eq!(planned(&memory, 2).0, "one-shot", "memory takes nobody's time");
+    }
+    #[test]
+    fn only_plans_by_measured_links_have_a_forecast() {
+        let link = LinkModel { alpha_ns: 1e3, ns_per_byte: 1.0, fold_ns_per_byte: 0.0 };
+        let rules = PlanOptions { streams: true, ..PlanOptions::new(4) };
+        let table = Table::new(&Model::ports(4, &[link; 4]), &rules.cut());
+        let measured = PlanOptions { table: Some(Arc::new(table)), ..rules.clone() };
+        let sum = |count| {
+            let op = Some(ReduceOp::Sum);
+            Call { op, ..Call::new(Kind::AllReduce, DType::F32, count) }
+        };
+        assert_eq!(rules.forecast(&sum(1 << 20)), None);
+        // Each rank sends one and a half times what it has, at a byte a nanosecond.
+        let times = [18, 20].map(|power| measured.forecast(&sum(1 << power)).expect("a row"));
+        assert!((6.2e6..9e6).contains(&times[1]), "{times:?}");
+        assert!((3.0..5.0).contains(&(times[1] / times[0])), "{times:?}");
+        let fixed = Choice::Fixed(Schedule::Ring);
+        let fixed = PlanOptions { choice: fixed, ..measured.clone() };
+        assert_eq!(fixed.forecast(&sum(1 << 20)), None);
+        let selection = "all-reduce:-2M=binomial".parse().ok();
+        let picked = PlanOptions { selection, ..measured };
+        let by_hand = [18, 20].map(|power| picked.forecast(&sum(1 << power)).is_none());
+        assert_eq!(by_hand, [true, false], "1 MiB by hand, 4 MiB not");
     }
 }

@@ -265,3 +265,25 @@ fn nothing_is_no_size_of_a_fold() {
         );
     }
 }
+
+/// Before the first row, and not after N calls.
+#[test]
+fn what_cannot_plan_anew_is_refused() {
+    let folder = folder();
+    let args = ["bench", "-t", "2", "-b", "8", "-e", "8", "-n", "1", "--replan", "100"];
+    let ended = run(folder.path(), &args);
+    let error = "error: --replan: the group was built without a topology, so its plans follow \
+                 rules that no measurement changes; give it one (`unisono probe` measures it)\n";
+    assert_eq!((ended.code, ended.err.as_str()), (Some(2), error));
+    assert!(!ended.out.contains("float"), "no row: {}", ended.out);
+    let file = folder.path().join("topology.json").display().to_string();
+    succeed(folder.path(), &["probe", "--on", "cpu:2", "-o", &file]);
+    let with = [&args[..], &["--topology", &file, "-J", "/dev/stdout"]].concat();
+    let said = succeed(folder.path(), &with);
+    let json = &said[said.find('{').expect("JSON behind the table")..];
+    let json: serde_json::Value = serde_json::from_str(json).expect("JSON");
+    assert_eq!(json["replans"], serde_json::json!([]), "too few calls");
+    let fixed = run(folder.path(), &[&with[..], &["--algo", "ring", "--order", "any"]].concat());
+    assert_eq!(fixed.code, Some(2), "{}", fixed.err);
+    assert!(fixed.err.contains("--replan: the group has one schedule"), "{}", fixed.err);
+}

@@ -8,6 +8,7 @@ mod data;
 mod errors;
 mod gradients;
 mod names;
+mod replan;
 mod results;
 mod senseless;
 mod signals;

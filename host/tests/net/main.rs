@@ -1,10 +1,12 @@
-//! Hosts, as far as the network is concerned, whose packets get lost. Takes root, `ip` and `nft`;
-//! `cargo xtask test --only net` brings them.
+//! Hosts, as far as the network is concerned, whose packets get lost, or whose links get slower.
+//! Takes root, `ip`, `tc` and `nft`; `cargo xtask test --only net` brings them.
 #![cfg(target_os = "linux")]
+
+mod replan;
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const PACKAGE: &str = env!("CARGO_MANIFEST_DIR");
 /// Hash of the canonical sum of the shipped gradients.
@@ -13,6 +15,10 @@ const HOSTS: usize = 4;
 
 /// The script has one set of names.
 static ALONE: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Hosts on one bridge; gone with this object.
 struct Hosts;
@@ -24,7 +30,12 @@ fn script(args: &[&str]) {
 
 impl Hosts {
     fn make() -> Self {
-        script(&["1000"; HOSTS]);
+        Self::with(1000)
+    }
+
+    /// With links of this rate, in Mbit/s.
+    fn with(rate: u32) -> Self {
+        script(&[rate.to_string().as_str(); HOSTS]);
         Self
     }
 
@@ -91,7 +102,7 @@ fn unisono(line: &str) -> String {
 
 /// The shipped gradients, and small calls in a row, whose elements are all compared.
 fn right_bits(links: &str, protocol: &str, losses: &[u32]) {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = alone();
     for &loss in losses {
         let hosts = Hosts::make();
         hosts.lose(protocol, loss);

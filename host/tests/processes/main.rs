@@ -9,5 +9,6 @@ mod job;
 mod many;
 mod ordinary;
 mod probe;
+mod replan;
 mod steady;
 mod world;

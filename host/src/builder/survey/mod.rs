@@ -130,7 +130,7 @@ impl GroupBuilder {
     }
 
     /// What all processes say; an error of one is one of all.
-    fn told<T: Serialize + DeserializeOwned>(
+    pub(crate) fn told<T: Serialize + DeserializeOwned>(
         &self,
         own: Result<T, Error>,
     ) -> Result<Vec<T>, Error> {

@@ -64,6 +64,10 @@ pub struct CollectiveArgs {
     /// Measure so many times the timed calls; JSON has mean, smallest and median
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = at_least_1)]
     pub samples: u32,
+    /// With --topology: look after N calls, between two samples, whether calls take longer or
+    /// shorter than at first, and if they do, measure links and devices and plan anew
+    #[arg(long, value_name = "N", value_parser = at_least_1)]
+    pub replan: Option<u32>,
     /// The table shows the median of the samples instead of their mean
     #[arg(long)]
     pub median: bool,

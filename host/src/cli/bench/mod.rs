@@ -6,6 +6,7 @@ mod data;
 mod device;
 mod fold;
 mod format;
+mod replan;
 mod results;
 mod run;
 mod speed;
@@ -22,6 +23,7 @@ Examples:
   unisono bench -b 1M -e 1M -n 5 --samples 50 --median -J result.json
   unisono bench --algo ring --order any -d half -b 64K -e 64M -f 2
   unisono bench --on cpu,cpu,vulkan:0,opencl:0 -b 64M -e 64M
+  unisono bench --topology topology.json --samples 100 --replan 200 -b 8M -e 8M
   unisono bench fold -d float -k 4
   unisono bench device vulkan:0 -d float -o sum
 

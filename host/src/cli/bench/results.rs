@@ -4,6 +4,7 @@ use super::super::args::{Place, Ranks, nccl_name};
 use super::super::staged::Staged;
 use super::args::CollectiveArgs;
 use super::format::{Half, Row, general, header};
+use super::replan::Made;
 use super::run::Case;
 use anyhow::{Result, bail};
 use serde::Serialize;
@@ -52,6 +53,9 @@ pub struct Results {
     results: Vec<Entry>,
     out_of_bounds: OutOfBounds,
     average_bus_bandwidth: Average,
+    /// With `--replan`: the times at which that was done.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    replans: Option<Vec<Made>>,
 }
 
 #[derive(Debug, Serialize)]
@@ -138,6 +142,7 @@ impl Results {
             results: Vec::new(),
             out_of_bounds: OutOfBounds { count: 0, okay: true },
             average_bus_bandwidth: Average::default(),
+            replans: args.replan.map(|_| Vec::new()),
         }
     }
 
@@ -204,6 +209,11 @@ impl Results {
         self.results.push(entry);
         self.total();
         line
+    }
+
+    /// Plans have been made anew.
+    pub fn replanned(&mut self, made: Made) {
+        self.replans.get_or_insert_default().push(made);
     }
 
     /// Sums and averages over all halves of all rows.

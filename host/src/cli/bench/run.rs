@@ -105,7 +105,7 @@ fn ops(args: &CollectiveArgs, dtype: DType) -> Vec<Option<ReduceOp>> {
 }
 
 /// Writes what is said once for all processes.
-fn say(job: &Job, text: &str) -> io::Result<()> {
+pub fn say(job: &Job, text: &str) -> io::Result<()> {
     if !job.leads() {
         return Ok(());
     }
@@ -114,7 +114,7 @@ fn say(job: &Job, text: &str) -> io::Result<()> {
     out.flush()
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -135,6 +135,9 @@ pub struct Memory {
     pub input: Pages,
     /// Out of place the output, in place both.
     pub output: Pages,
+    /// Calls that were made, and after how many plans are looked at.
+    pub calls: u64,
+    pub due: u64,
 }
 
 /// An error once a signal has come.
@@ -146,19 +149,19 @@ const PIECE: usize = 64 << 20;
 /// What one rank has measured, out of place and in place: seconds, and wrong elements.
 type Slot = [(Vec<f64>, u64); 2];
 
-struct Sweep<'a> {
-    args: &'a CollectiveArgs,
+pub struct Sweep<'a> {
+    pub args: &'a CollectiveArgs,
     interrupt: &'a Interrupt,
-    job: &'a Job,
+    pub job: &'a Job,
     /// Tensors are in the ranks' devices, or where all processes see them.
     on_device: bool,
     dtype: DType,
     sizes: &'a [u64],
     tables: &'a [Tables],
     slots: Vec<Mutex<Slot>>,
-    results: Mutex<&'a mut Results>,
+    pub results: Mutex<&'a mut Results>,
     /// What ended the calls, where it is none of the library's errors.
-    failure: Mutex<Option<anyhow::Error>>,
+    pub failure: Mutex<Option<anyhow::Error>>,
 }
 
 impl Sweep<'_> {
@@ -171,7 +174,9 @@ impl Sweep<'_> {
             let pages = Pages::new(largest as usize, self.args.huge);
             pages.map_err(|error| self.fail(member, error, format!("{largest} bytes of memory")))
         };
-        let mut memory = Memory { input: pages()?, output: pages()? };
+        let (calls, due) = (0, self.args.replan.map_or(u64::MAX, u64::from));
+        let mut memory = Memory { input: pages()?, output: pages()?, calls, due };
+        self.can_replan(member)?;
         for tables in self.tables {
             for &bytes in self.sizes {
                 let case = self.case(member, tables, bytes);
@@ -233,7 +238,7 @@ impl Sweep<'_> {
     }
 
     /// Notes why this rank gives up; the others end with it.
-    fn fail(&self, member: &Member, error: io::Error, what: String) -> Error {
+    pub fn fail(&self, member: &Member, error: io::Error, what: String) -> Error {
         lock(&self.failure).get_or_insert(anyhow::Error::new(error).context(what));
         Error::Cancelled(member.rank())
     }
@@ -272,6 +277,8 @@ impl Sweep<'_> {
             let started = Instant::now();
             calls(member, memory, &mut device, args.iters)?;
             times.push(started.elapsed().as_secs_f64() / f64::from(args.iters));
+            memory.calls += u64::from(args.iters);
+            self.replan(member, case, memory)?;
         }
         if args.check == 0 {
             return Ok((times, 0));

@@ -70,7 +70,7 @@ pub const PARTS: &[Part] = &[
     },
     Part {
         name: "net",
-        about: "hosts in namespaces whose packets get lost: the same bits over TCP and UDP",
+        about: "hosts in namespaces whose packets get lost or links get slower: the same bits",
         mandatory: false,
         slow: true,
         run: lossy,
