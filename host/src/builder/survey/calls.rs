@@ -9,6 +9,7 @@ use crate::group::Group;
 use crate::member::Member;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::time::{Duration, Instant};
 use unisono_core::ReduceOp::Sum;
 use unisono_core::{DType, Kind, Order, Schedule};
 use unisono_planner::topology::{Timing, label};
@@ -17,6 +18,14 @@ use unisono_planner::{Model, Topology, candidates, fastest_cut};
 /// Bytes of the tensors.
 const SIZES: [u64; 9] =
     [8, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20];
+
+/// How often each schedule is measured, by a new group each time, as one keeps its luck with cores
+/// and connections; once if that takes long.
+const ROUNDS: usize = 3;
+const ENOUGH: Duration = Duration::from_secs(5);
+
+/// Seconds of small calls before a group is measured.
+const SETTLE: f64 = 0.02;
 
 /// Seconds of a call after which no larger ones are made.
 const LONG: f64 = 0.1;
@@ -44,12 +53,19 @@ impl GroupBuilder {
         let mut bare = topology.clone();
         bare.timings.clear();
         let (topology, model) = (&bare, Model::new(&bare));
-        let mut timings = Vec::new();
-        for schedule in candidates(&model) {
-            step("schedules");
-            survey.schedule(&schedule, topology, &model, &mut timings)?;
+        let (mut timings, started) = (Vec::new(), Instant::now());
+        for _ in 0..ROUNDS {
+            for schedule in candidates(&model) {
+                step("schedules");
+                survey.schedule(&schedule, topology, &model, &mut timings)?;
+            }
+            // All go by the clock of the first process.
+            let enough = survey.builder.told(Ok(started.elapsed() > ENOUGH))?;
+            if enough.first().is_none_or(|enough| *enough) {
+                break;
+            }
         }
-        bare.with_timings(timings).map_err(|error| Error::Build(error.to_string()))
+        bare.with_timings(middle(timings)).map_err(|error| Error::Build(error.to_string()))
     }
 }
 
@@ -75,6 +91,11 @@ impl Survey<'_> {
         })?;
         let times = self.sizes(&mut group, |member, count, at| {
             let about = once.get(at).copied().unwrap_or(LONG);
+            if at == 0 {
+                // Members find cores of their own meanwhile.
+                let calls = (SETTLE / about.max(1e-9)).clamp(1.0, 4096.0) as u32;
+                all_reduces(member, count, &mut |member, call| timed(member, calls, call))?;
+            }
             all_reduces(member, count, &mut |member, call| typical(member, about, call))
         })?;
         let played = self.of_first(&mut group, |member| {
@@ -119,6 +140,14 @@ impl Survey<'_> {
         }
         Ok(all)
     }
+}
+
+/// Of each schedule and size the middle one.
+fn middle(mut timings: Vec<Timing>) -> Vec<Timing> {
+    let key = |timing: &Timing| (timing.schedule.clone(), timing.bytes);
+    timings.sort_by(|a, b| key(a).cmp(&key(b)).then(a.time.total_cmp(&b.time)));
+    let same = timings.chunk_by(|a, b| key(a) == key(b));
+    same.map(|same| same[same.len() / 2].clone()).collect()
 }
 
 type Timed<'a> = &'a mut dyn FnMut(
