@@ -24,6 +24,9 @@ const SIZES: [u64; 9] =
 const ROUNDS: usize = 3;
 const ENOUGH: Duration = Duration::from_secs(5);
 
+/// Elements of a small call.
+const FEW: u64 = 16 << 10;
+
 /// Seconds of small calls before a group is measured.
 const SETTLE: f64 = 0.02;
 
@@ -84,10 +87,11 @@ impl Survey<'_> {
             builder.aggregators = Vec::new();
         }
         let mut group = builder.topology(topology.clone()).build()?;
-        // Once to know how often each size fits the time; only ranks hear results, so all members
-        // are told how long that took.
+        // Some calls to know how often each size fits the time; only ranks hear results, so all
+        // members are told how long that took. Many small ones, as barriers take longer.
         let once = self.sizes(&mut group, |member, count, _| {
-            all_reduces(member, count, &mut |member, call| timed(member, 1, call))
+            let calls = if count <= FEW { 32 } else { 1 };
+            all_reduces(member, count, &mut |member, call| timed(member, calls, call))
         })?;
         let times = self.sizes(&mut group, |member, count, at| {
             let about = once.get(at).copied().unwrap_or(LONG);

@@ -156,7 +156,7 @@ fn bench(
         nwrong: u64,
     }
     // Each sample is made out of place, too.
-    let calls = (budget / (2.0 * f64::from(SAMPLES) * about.max(1e-7))).clamp(1.0, 2000.0) as u32;
+    let calls = (budget / (2.0 * f64::from(SAMPLES) * about.max(1e-7))).clamp(4.0, 2000.0) as u32;
     let (json, topology) = (files.join("bench.json"), path(topology));
     let (calls, samples, size) = (calls.to_string(), SAMPLES.to_string(), bytes.to_string());
     let counts = ["-n", &calls, "--samples", &samples, "-w", "2", "-a", "3", "--median"];
