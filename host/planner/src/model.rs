@@ -135,6 +135,12 @@ impl Model {
         self.wires[from * self.ports.len() + to]
     }
 
+    /// Do all members read each other's memory in place?
+    #[must_use]
+    pub fn lends(&self) -> bool {
+        self.wires.iter().all(|wire| wire.lends)
+    }
+
     /// How much longer a call takes than what is played of it, as far as that was measured.
     #[must_use]
     pub fn factor(&self, schedule: &Schedule, kind: Kind, bytes: u64) -> f64 {

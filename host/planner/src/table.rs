@@ -188,7 +188,9 @@ pub fn fastest_cut(
     let least = lower_bound(&whole, dtype, &model.links());
     let factor = model.factor(schedule, kind, count.saturating_mul(size));
     let mut best: Option<Candidate> = None;
-    for chunk in cut.chunks(schedule, ranks, kind, count, size) {
+    // Where nothing travels, smaller chunks only cost their frames.
+    let travels = kind == Kind::AllReduce && !model.lends();
+    for chunk in cut.chunks(schedule, ranks, travels, count, size) {
         let layout = Layout { kind, ranks, count, chunk, root: 0 };
         let question = Question { schedule, layout, dtype, window: cut.window, eager };
         // What is extrapolated may be off by less than a hundredth.
@@ -225,19 +227,19 @@ impl Cut {
         share.clamp((least.min(most) / size).max(1), (most / size).max(1))
     }
 
-    /// Elements of the chunks that are compared: as above, and smaller ones, which keep more
-    /// members busy at a time.
+    /// Elements of the chunks that are compared: as above, and, where bytes travel, smaller ones,
+    /// which keep more members busy at a time.
     fn chunks(
         &self,
         schedule: &Schedule,
         ranks: u16,
-        kind: Kind,
+        travels: bool,
         count: u64,
         size: u64,
     ) -> impl Iterator<Item = u64> {
         let largest = self.chunk(schedule, ranks, count, size);
         let least = (self.chunk[0] / size).max(1);
-        let cuts = *schedule != Schedule::OneShot && kind == Kind::AllReduce;
+        let cuts = *schedule != Schedule::OneShot && travels;
         let smaller = [4, 16].map(|part| (largest / part).next_multiple_of(64 / size));
         let smaller = smaller.into_iter().filter(move |chunk| cuts && *chunk >= least);
         std::iter::once(largest).chain(smaller)
