@@ -126,14 +126,14 @@ pub(crate) fn devices(instance: &Arc<Instance>) -> Result<Vec<Arc<PhysicalDevice
         let what = format!("vkEnumeratePhysicalDevices: {}", words(result));
         GpuError::Missing { api: API, what, help: WHY_NONE }
     })?;
-    let (mut devices, mut senseless) = (Vec::new(), Vec::new());
+    let (mut devices, mut senseless, mut silent) = (Vec::new(), Vec::new(), None);
     for handle in handles {
         // SAFETY: the handle is this instance's.
         match caught(|| unsafe { PhysicalDevice::from_handle(instance.clone(), handle) }) {
             Some(Ok(device)) if can_compute(&device) => devices.push(device),
             Some(Ok(_)) => {}
             Some(Err(error)) => {
-                tracing::warn!("a Vulkan device does not say what it is: {error:?}");
+                silent = Some(format!("a device does not say what it is: {error:?}"))
             }
             None => senseless.push(format!("the driver of {}", name(instance, handle))),
         }
@@ -146,6 +146,13 @@ pub(crate) fn devices(instance: &Arc<Instance>) -> Result<Vec<Arc<PhysicalDevice
     static SAID: Once = Once::new();
     if !senseless.is_empty() {
         SAID.call_once(|| tracing::warn!("{API}: {what}, so it is left out; {MEND_DRIVER}"));
+    }
+    if let Some(what) = silent {
+        if devices.is_empty() {
+            // There is one, so installing another driver is no help.
+            return Err(GpuError::Missing { api: API, what, help: WHY_NONE });
+        }
+        tracing::warn!("{API}: {what}");
     }
     if devices.is_empty() {
         return Err(missing("the drivers that were found have no device".into()));

@@ -243,7 +243,10 @@ fn too_little_memory_is_an_error() {
         let output = shell.output().expect("a shell");
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.signal(), None, "{megabytes} MB: {text}");
-        let error = text.starts_with("error: ") && text.lines().count() == 1;
+        // Perhaps with a warning of a driver that is left out; it depends on the last megabyte.
+        let mut lines = text.lines().rev();
+        let error = lines.next().is_some_and(|line| line.starts_with("error: "))
+            && lines.all(|line| line.contains(" WARN "));
         assert!(output.status.success() || error, "{megabytes} MB: {text}");
         lost += usize::from(text.contains(" is lost: "));
     }
